@@ -1,0 +1,11 @@
+# Finds the CUDA toolkit as STOWAGE_ENABLE_CUDA asks and sets STOWAGE_HAVE_CUDA.
+set(STOWAGE_HAVE_CUDA OFF)
+if(NOT STOWAGE_ENABLE_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    set(STOWAGE_HAVE_CUDA ON)
+  elseif(STOWAGE_ENABLE_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "STOWAGE_ENABLE_CUDA is ON but no CUDA compiler was found; install the CUDA toolkit, put nvcc on PATH, or use AUTO or OFF")
+  endif()
+endif()

@@ -1,0 +1,167 @@
+#include "planner/layers/layer_script.hpp"
+
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "scenarios/types/check.hpp"
+
+namespace stowage::layers {
+namespace {
+
+std::int64_t product(const std::vector<std::int64_t>& shape) {
+    return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>{});
+}
+
+int count_steps(const std::vector<Step>& steps, StepKind kind, SavedIndex saved) {
+    int count = 0;
+    for (const Step& step : steps) count += step.kind == kind && step.saved == saved ? 1 : 0;
+    return count;
+}
+
+void check_saves(const LayerScript& script) {
+    for (std::size_t i = 0; i < script.saved.size(); ++i) {
+        const auto saved = static_cast<SavedIndex>(i);
+        STOWAGE_CHECK(count_steps(script.forward, StepKind::save, saved) == 1, script.saved[i].name);
+        STOWAGE_CHECK(count_steps(script.backward, StepKind::forget, saved) == 1,
+                      script.name + ": saved and never forgotten: " + script.saved[i].name);
+    }
+}
+
+void check_groups(const LayerScript& script) {
+    for (const auto* steps : {&script.forward, &script.backward}) {
+        const bool forward = steps == &script.forward;
+        types::ModuleSet open;
+        types::ModuleSet closed;
+        for (const Step& step : *steps) {
+            const bool opens = step.kind == (forward ? StepKind::start : StepKind::commit);
+            const bool closes = step.kind == (forward ? StepKind::commit : StepKind::start);
+            if (opens) {
+                STOWAGE_CHECK(!open.contains(step.module) && !closed.contains(step.module), "a group opens once");
+                open.insert(step.module);
+            }
+            if (closes) {
+                STOWAGE_CHECK(open.contains(step.module), "a group closes after it opened");
+                open.erase(step.module);
+                closed.insert(step.module);
+            }
+        }
+        STOWAGE_CHECK(open.empty(), script.name + ": a group stays open");
+    }
+}
+
+}  // namespace
+
+std::int64_t Tensor::elements() const { return product(shape); }
+Bytes Tensor::bytes() const { return Bytes{elements() * types::size_of(type)}; }
+std::int64_t SavedTensor::elements() const { return product(shape); }
+Bytes SavedTensor::bytes() const { return Bytes{elements() * types::size_of(type)}; }
+std::int64_t Parameter::elements() const { return product(shape); }
+
+std::string_view name_of(Part part) {
+    static constexpr std::string_view names[] = {
+        "embedding", "attn_norm",  "qkv_linear",   "rotary", "core_attn", "attn_proj",  "residual", "mlp_norm",
+        "mlp_fc1",   "mlp_act",    "mlp_fc2",      "router", "dispatch",  "expert_fc1", "moe_act",  "expert_fc2",
+        "combine",   "final_norm", "output_layer", "loss",   "optimizer", "gradients",  "pipeline", "offload"};
+    return names[static_cast<std::size_t>(part)];
+}
+
+std::string_view name_of(Phase phase) {
+    static constexpr std::string_view names[] = {"forward", "backward", "weight_gradient", "recompute", "optimizer"};
+    return names[static_cast<std::size_t>(phase)];
+}
+
+ScriptBuilder::ScriptBuilder(ScriptKind kind, std::string name) : steps_(&script_.forward) {
+    script_.kind = kind;
+    script_.name = std::move(name);
+    script_.tensors.push_back({"input", {0}, DataType::bf16, false});
+    script_.tensors.push_back({"grad_output", {0}, DataType::bf16, false});
+}
+
+Slot ScriptBuilder::tensor(std::string name, std::vector<std::int64_t> shape, DataType type) {
+    script_.tensors.push_back({std::move(name), std::move(shape), type, false});
+    return static_cast<Slot>(script_.tensors.size() - 1);
+}
+
+Slot ScriptBuilder::persistent(std::string name, std::vector<std::int64_t> shape, DataType type) {
+    const Slot slot = tensor(std::move(name), std::move(shape), type);
+    script_.tensors.back().persistent = true;
+    return slot;
+}
+
+void ScriptBuilder::boundary(std::vector<std::int64_t> input_shape, std::vector<std::int64_t> output_shape,
+                             DataType type) {
+    script_.tensors[index(kInput)] = {"input", std::move(input_shape), type, false};
+    script_.tensors[index(kGradOutput)] = {"grad_output", std::move(output_shape), type, false};
+}
+
+void ScriptBuilder::parameter(Parameter parameter) { script_.parameters.push_back(std::move(parameter)); }
+
+void ScriptBuilder::begin_forward(Part part) {
+    steps_ = &script_.forward;
+    part_ = part;
+    phase_ = script_.kind == ScriptKind::optimizer ? Phase::optimizer : Phase::forward;
+}
+
+void ScriptBuilder::begin_backward(Part part) {
+    steps_ = &script_.backward;
+    part_ = part;
+    phase_ = Phase::backward;
+}
+
+void ScriptBuilder::step(Step step) {
+    step.part = part_;
+    step.phase = phase_;
+    steps_->push_back(step);
+}
+
+void ScriptBuilder::allocate(Slot slot) { step({.kind = StepKind::allocate, .slot = slot}); }
+void ScriptBuilder::drop(Slot slot) { step({.kind = StepKind::drop, .slot = slot}); }
+
+void ScriptBuilder::kernel(Kernel kernel) {
+    script_.kernels.push_back(std::move(kernel));
+    step({.kind = StepKind::kernel, .detail = static_cast<std::uint32_t>(script_.kernels.size() - 1)});
+}
+
+void ScriptBuilder::collective(Collective collective) {
+    script_.collectives.push_back(std::move(collective));
+    step({.kind = StepKind::collective, .detail = static_cast<std::uint32_t>(script_.collectives.size() - 1)});
+}
+
+void ScriptBuilder::join_collectives() { step({.kind = StepKind::join_collectives}); }
+void ScriptBuilder::host_sync() { step({.kind = StepKind::host_sync}); }
+void ScriptBuilder::start(Module module) { step({.kind = StepKind::start, .module = module}); }
+
+void ScriptBuilder::commit(Module module, std::vector<Slot> release) {
+    script_.releases.push_back(std::move(release));
+    step({.kind = StepKind::commit,
+          .module = module,
+          .detail = static_cast<std::uint32_t>(script_.releases.size() - 1)});
+}
+
+SavedIndex ScriptBuilder::save(Slot slot, std::optional<Module> group) {
+    const Tensor& tensor = script_.tensors[index(slot)];
+    return save_view(tensor.name, slot, group, tensor.shape, CopyForm::contiguous);
+}
+
+SavedIndex ScriptBuilder::save_view(std::string name, Slot slot, std::optional<Module> group,
+                                    std::vector<std::int64_t> shape, CopyForm form) {
+    const DataType type = script_.tensors[index(slot)].type;
+    script_.saved.push_back({std::move(name), slot, group, std::move(shape), type, form});
+    const auto saved = static_cast<SavedIndex>(script_.saved.size() - 1);
+    step({.kind = StepKind::save, .saved = saved});
+    return saved;
+}
+
+void ScriptBuilder::read(SavedIndex saved) { step({.kind = StepKind::read, .saved = saved}); }
+void ScriptBuilder::forget(SavedIndex saved) { step({.kind = StepKind::forget, .saved = saved}); }
+
+LayerScript ScriptBuilder::build() {
+    if (script_.kind != ScriptKind::optimizer) {
+        check_saves(script_);
+        check_groups(script_);
+    }
+    return std::move(script_);
+}
+
+}  // namespace stowage::layers

@@ -1,0 +1,265 @@
+#pragma once
+
+// A layer, as the host issues it.
+//
+// A script says what one layer of one implementation does for one microbatch: which tensors it makes and drops, which
+// kernels and collectives it launches, what autograd saves for the backward, and where Megatron's offload hooks sit. It
+// is data: the same script is lowered to a program, counted for FLOPs, and listed as tensor groups; no second
+// description of a layer exists.
+//
+// Tensors live by reference, as in PyTorch. `allocate` makes a storage held by one variable; `drop` ends that variable;
+// `save` adds autograd's reference and `forget` ends it. The storage is freed when the last reference goes. When a
+// group is offloaded its saves lose their reference at the commit; the tensors in `release` are emptied there whoever
+// else holds them.
+//
+// Worked example, a linear layer y = x W inside module m:
+//     forward:   start m | save x in m | allocate y | kernel gemm | commit m | drop x
+//     backward:  commit m | allocate dx | read x | kernel dgrad, wgrad | forget x | start m | drop dy
+// Backward hooks run in the reverse order of the forward's: `commit` waits for the reload, `start` prefetches the next
+// group.
+//
+// Tested by: tests/planner/layers/, tests/planner/program/.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "scenarios/types/bytes.hpp"
+#include "scenarios/types/data_type.hpp"
+#include "scenarios/types/hardware.hpp"
+#include "scenarios/types/module.hpp"
+#include "scenarios/types/time.hpp"
+
+namespace stowage::layers {
+
+using types::Bytes;
+using types::DataType;
+using types::KernelClass;
+using types::Module;
+using types::Nanoseconds;
+
+/// A tensor's place among the tensors of its frame (one layer of one chunk).
+enum class Slot : std::uint16_t {};
+constexpr std::size_t index(Slot slot) { return static_cast<std::size_t>(slot); }
+/// The layer's input: made by the layer before it (or received), as that layer's output.
+inline constexpr Slot kInput{0};
+/// The gradient of the layer's output: made by the layer after it (or received).
+inline constexpr Slot kGradOutput{1};
+/// What this layer makes for its neighbours: the next frame's input, the previous frame's output gradient.
+inline constexpr Slot kOutput{0xFFFE};
+inline constexpr Slot kGradInput{0xFFFF};
+
+/// One storage of the layer. Shape is elements per dimension as Megatron has it, this rank's shard.
+struct Tensor {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    DataType type = DataType::bf16;
+    bool persistent = false;  ///< held by the module (a weight): saving it costs nothing and releasing cannot free it
+
+    [[nodiscard]] std::int64_t elements() const;
+    [[nodiscard]] Bytes bytes() const;
+};
+
+/// How the manager moves a saved tensor.
+enum class CopyForm : std::uint8_t {
+    contiguous,  ///< straight from the storage
+    gathered,    ///< a strided view: a contiguous temporary on the copy stream first
+};
+
+/// One entry of autograd's saved tensors: a tensor, or a view of it, held for one backward.
+struct SavedTensor {
+    std::string name;
+    Slot tensor{};
+    std::optional<Module> group;  ///< the offload group whose hook is active at the save; none: never offloaded
+    std::vector<std::int64_t> shape;
+    DataType type = DataType::bf16;
+    CopyForm form = CopyForm::contiguous;
+
+    [[nodiscard]] std::int64_t elements() const;
+    [[nodiscard]] Bytes bytes() const;
+};
+enum class SavedIndex : std::uint16_t {};
+constexpr std::size_t index(SavedIndex saved) { return static_cast<std::size_t>(saved); }
+
+/// The part of the model an operation belongs to; modules of `--offload-modules` keep their names.
+enum class Part : std::uint8_t {
+    embedding,
+    attn_norm,
+    qkv_linear,
+    rotary,
+    core_attn,
+    attn_proj,
+    residual,
+    mlp_norm,
+    mlp_fc1,
+    mlp_act,
+    mlp_fc2,
+    router,
+    dispatch,
+    expert_fc1,
+    moe_act,
+    expert_fc2,
+    combine,
+    final_norm,
+    output_layer,
+    loss,
+    optimizer,
+    gradients,
+    pipeline,
+    offload,
+};
+std::string_view name_of(Part part);
+
+enum class Phase : std::uint8_t { forward, backward, weight_gradient, recompute, optimizer };
+std::string_view name_of(Phase phase);
+
+/// One kernel or library call on the main stream.
+/// `flops` counts multiply and add as two; `traffic` is bytes read plus bytes written, each operand once.
+struct Kernel {
+    std::string name;
+    KernelClass kind = KernelClass::memory_bound;
+    double flops = 0;
+    Bytes traffic;
+    std::optional<Nanoseconds> measured;  ///< given: used as it is instead of the estimate
+};
+
+enum class CollectiveKind : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
+/// The ranks a collective runs over.
+enum class CommGroup : std::uint8_t { tensor, expert, expert_tensor, dense_replicas, expert_replicas, embedding };
+/// `bytes`: the whole tensor for all_reduce, the gathered (full) tensor for all_gather and reduce_scatter, what one
+/// rank sends in all (itself included) for all_to_all.
+struct Collective {
+    std::string name;
+    CollectiveKind kind = CollectiveKind::all_reduce;
+    CommGroup group = CommGroup::tensor;
+    Bytes bytes;
+    bool blocks_main = true;  ///< the main stream waits for it at once; otherwise until `join_collectives`
+};
+
+enum class StepKind : std::uint8_t {
+    allocate,          ///< slot
+    drop,              ///< slot: the variable goes
+    kernel,            ///< detail: index into kernels
+    collective,        ///< detail: index into collectives
+    join_collectives,  ///< the main stream waits for every collective so far
+    host_sync,         ///< the host waits until the main stream has done all so far
+    start,             ///< module: a group opens (forward), or its last backward act (backward)
+    commit,  ///< module: a group closes (forward; `detail` indexes releases), or its first backward act (backward)
+    save,    ///< saved
+    read,    ///< saved: the backward needs it on the device
+    forget,  ///< saved: autograd's reference goes
+};
+
+struct Step {
+    StepKind kind{};
+    Part part{};
+    Phase phase{};
+    Module module{};
+    Slot slot{};
+    SavedIndex saved{};
+    std::uint32_t detail = 0;
+};
+
+enum class ParameterKind : std::uint8_t { dense, expert };
+
+/// One parameter tensor of this rank. Elements are this rank's shard.
+struct Parameter {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    ParameterKind kind = ParameterKind::dense;
+    /// Elements of this tensor over all tensor- and expert-parallel ranks, each element counted once, before vocabulary
+    /// padding: what a model's published parameter count adds up. 0 for a copy of a parameter that lives elsewhere.
+    std::int64_t model_elements = 0;
+
+    [[nodiscard]] std::int64_t elements() const;
+};
+
+/// What a script stands for.
+enum class ScriptKind : std::uint8_t { embedding, dense_layer, moe_layer, head, optimizer };
+
+/// One layer of one implementation, forward and backward. Built by ScriptBuilder.
+struct LayerScript {
+    ScriptKind kind{};
+    std::string name;
+    std::vector<Tensor> tensors;  ///< indexed by Slot; 0 and 1 are kInput and kGradOutput
+    std::vector<SavedTensor> saved;
+    std::vector<Kernel> kernels;
+    std::vector<Collective> collectives;
+    std::vector<std::vector<Slot>> releases;  ///< per forward commit: the tensors emptied when the group is offloaded
+    std::vector<Step> forward;
+    std::vector<Step> backward;
+    std::vector<Parameter> parameters;
+};
+
+/// Writes a script step by step. `part` and `phase` apply to all steps until changed.
+class ScriptBuilder {
+public:
+    ScriptBuilder(ScriptKind kind, std::string name);
+
+    /// Declares a storage; it exists once `allocate` has run.
+    Slot tensor(std::string name, std::vector<std::int64_t> shape, DataType type = DataType::bf16);
+    /// Declares a storage that the module holds (a weight).
+    Slot persistent(std::string name, std::vector<std::int64_t> shape, DataType type = DataType::bf16);
+    /// Sets the shapes of kInput and kGradOutput.
+    void boundary(std::vector<std::int64_t> input_shape, std::vector<std::int64_t> output_shape, DataType type);
+    void parameter(Parameter parameter);
+
+    void begin_forward(Part part);
+    void begin_backward(Part part);
+    void part(Part part) { part_ = part; }
+    void phase(Phase phase) { phase_ = phase; }
+
+    void allocate(Slot slot);
+    void drop(Slot slot);
+    void kernel(Kernel kernel);
+    void collective(Collective collective);
+    void join_collectives();
+    void host_sync();
+    void start(Module module);
+    void commit(Module module, std::vector<Slot> release = {});
+    /// Saves the whole tensor.
+    SavedIndex save(Slot slot, std::optional<Module> group = std::nullopt);
+    /// Saves a view of it.
+    SavedIndex save_view(std::string name, Slot slot, std::optional<Module> group, std::vector<std::int64_t> shape,
+                         CopyForm form);
+    void read(SavedIndex saved);
+    void forget(SavedIndex saved);
+
+    /// Throws: std::logic_error if a save is never forgotten, a group is opened and not closed, or closed twice.
+    LayerScript build();
+
+private:
+    void step(Step step);
+
+    LayerScript script_;
+    std::vector<Step>* steps_;
+    Part part_{};
+    Phase phase_{};
+};
+
+/// One persistent allocation of a rank: parameters, gradients, optimizer states, workspaces.
+struct StateBuffer {
+    enum class When : std::uint8_t { setup, first_optimizer_step };
+    enum class What : std::uint8_t { weights, gradients, optimizer, workspace };
+    std::string name;
+    Bytes bytes;
+    What what = What::weights;
+    When when = When::setup;
+};
+
+/// All that one pipeline rank runs and holds.
+struct StageLayers {
+    std::int64_t pipeline_rank = 0;
+    std::int64_t pipeline_size = 1;
+    std::vector<LayerScript> scripts;
+    std::vector<std::size_t> order;  ///< the script of each frame of a chunk, in forward order
+    std::vector<std::int64_t>
+        layer_numbers;      ///< per frame: number of the transformer layer in the model, -1 for embedding and head
+    LayerScript optimizer;  ///< `forward` holds the step after the last backward
+    std::vector<StateBuffer> states;
+    Bytes boundary;  ///< one hidden-state tensor between stages
+    bool accumulates_gradients = true;
+};
+
+}  // namespace stowage::layers

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "scenarios/types/bytes.hpp"
+#include "scenarios/types/enum_names.hpp"
+#include "scenarios/types/time.hpp"
+
+namespace stowage::types {
+
+/// What slows a kernel down, and by how much, when copies run beside it.
+enum class KernelClass : std::uint8_t { gemm, attention, memory_bound };
+inline constexpr int kKernelClassCount = 3;
+template <>
+struct EnumNames<KernelClass> {
+    static constexpr std::array<std::pair<KernelClass, std::string_view>, kKernelClassCount> values{
+        {{KernelClass::gemm, "gemm"},
+         {KernelClass::attention, "attention"},
+         {KernelClass::memory_bound, "memory_bound"}}};
+};
+
+/// Fractions of a kernel's own time that concurrent copies add: 0.03 makes 100 us 103 us.
+struct Slowdown {
+    double under_d2h = 0;
+    double under_h2d = 0;
+    double under_both = 0;
+};
+
+/// One measured copy: this many bytes took this long, alone on its engine.
+struct CopyPoint {
+    Bytes size;
+    Nanoseconds time;
+};
+
+/// Copy time by size in one direction, from measured points in rising order of size.
+/// At a point the time is the point's; between two points it lies on the straight line between them; below the first it
+/// keeps the slope of the first interval but never falls below a third of the first point's time (a copy has a fixed
+/// cost); above the last it keeps the rate of the last point.
+class CopyCurve {
+public:
+    CopyCurve() = default;
+    /// Throws: std::logic_error unless there are at least two points, sizes and times strictly rising.
+    explicit CopyCurve(std::vector<CopyPoint> points);
+    /// Cost: O(log points). Zero bytes take no time.
+    [[nodiscard]] Nanoseconds time(Bytes size) const;
+    [[nodiscard]] const std::vector<CopyPoint>& points() const { return points_; }
+    /// The rate of the largest measured copy.
+    [[nodiscard]] BytesPerSecond peak_rate() const;
+
+private:
+    std::vector<CopyPoint> points_;
+};
+
+/// A link between devices, one direction of one device: time = latency + bytes / rate.
+struct Link {
+    BytesPerSecond rate;
+    Nanoseconds latency{0};
+};
+
+/// One GPU. Rates are what kernels sustain in training, not data-sheet peaks.
+struct Device {
+    std::string name;
+    int compute_capability = 0;  ///< 90 is 9.0
+    Bytes memory;                ///< usable by the caching allocator: total less context and libraries
+    FlopsPerSecond gemm_bf16;
+    FlopsPerSecond attention_forward_bf16;
+    FlopsPerSecond attention_backward_bf16;
+    BytesPerSecond memory_bandwidth;
+    Nanoseconds kernel_overhead{0};  ///< fixed device time of any kernel
+};
+
+/// The copy engines between a device and pinned host memory.
+struct CopyEngines {
+    CopyCurve device_to_host;
+    CopyCurve host_to_device;
+    double duplex_device_to_host = 1;  ///< share of its own rate each direction keeps while both run
+    double duplex_host_to_device = 1;
+    Slowdown slowdown[kKernelClassCount];  ///< indexed by KernelClass
+};
+
+/// What the host thread pays to issue one operation.
+struct HostCosts {
+    Nanoseconds kernel_launch{0};       ///< bare launch of a kernel
+    Nanoseconds framework_forward{0};   ///< what PyTorch and the layers add for each kernel of a forward
+    Nanoseconds framework_backward{0};  ///< the same for backward, on the autograd thread
+    Nanoseconds copy_launch{0};
+    Nanoseconds event_call{0};              ///< record, wait or query of an event
+    Nanoseconds synchronize{0};             ///< host side of a device synchronisation once the device is idle
+    Nanoseconds device_allocation_call{0};  ///< cudaMalloc, when the caching allocator has no block
+    Nanoseconds pinned_allocation_per_gib{0};
+    std::int64_t launch_queue_depth = 1024;  ///< launches in flight before the host blocks
+};
+
+/// A machine: devices, the links inside it and out of it, and its memory.
+struct Node {
+    std::string name;
+    int gpus_per_node = 0;
+    Device device;
+    CopyEngines copy;
+    HostCosts host;
+    Link nvlink;   ///< per device, one direction
+    Link network;  ///< per device, one direction
+    Bytes host_memory;
+};
+
+/// The hardware of a scenario.
+struct Hardware {
+    Node node;
+    int nodes = 1;
+    [[nodiscard]] std::int64_t gpus() const { return static_cast<std::int64_t>(nodes) * node.gpus_per_node; }
+};
+
+}  // namespace stowage::types
