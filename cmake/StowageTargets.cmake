@@ -19,6 +19,7 @@ function(stowage_library name)
   target_link_libraries(stowage_${name} PUBLIC ${ARG_LINK} PRIVATE stowage_options)
   target_compile_features(stowage_${name} PUBLIC cxx_std_20)
   set_target_properties(stowage_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+  stowage_install_library(${name})
 endfunction()
 
 # stowage_test(<name> LABEL cpu|slow|gpu|fuzz SOURCES ... LINK ...): one label a binary.
