@@ -1,0 +1,149 @@
+#pragma once
+
+// The caching allocator of PyTorch, for eager execution: it decides the address of every tensor of a step.
+//
+// A request is rounded up to 512 bytes and served by the free block of its stream and pool class that fits best
+// (smallest, then lowest). If there is none, a new segment is reserved from the device. A block much larger than the
+// request is split; a freed block joins the free neighbours in its segment. A block that other streams have used is
+// held after its free until events recorded there at that moment are complete, which is looked at only when something
+// is allocated. When the device has no room, cached segments are given back and the reservation is tried again.
+//
+// Worked example, stream 0: 1.5 MiB takes the first part of a new 20 MiB segment; 18 MiB takes the 18.5 MiB behind it
+// whole, since 0.5 MiB is too little to split off, so allocated grows by 18.5 MiB. Both freed: one free block of 20
+// MiB.
+//
+// Limits: expandable segments, private pools of graph captures, garbage collection and the per-process memory fraction
+// are not modelled. Source: PyTorch 2.11, c10/cuda/CUDACachingAllocator.cpp (behaviour). Tested by:
+// tests/planner/memory/, against traces recorded from PyTorch, operation by operation.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "planner/memory/device_memory.hpp"
+#include "planner/memory/free_list.hpp"
+#include "planner/memory/size_rules.hpp"
+#include "scenarios/types/bytes.hpp"
+
+namespace stowage::memory {
+
+/// A live block. Valid from `allocate` to `free`.
+enum class BlockHandle : std::uint32_t {};
+
+/// What torch.cuda.memory_stats() would say, in bytes and counts since the start or the last reset.
+struct AllocatorStats {
+    Bytes allocated;       ///< blocks in use, whole blocks
+    Bytes active;          ///< the same and blocks freed but held for other streams
+    Bytes reserved;        ///< segments
+    Bytes inactive_split;  ///< free blocks that share their segment
+    Bytes peak_allocated;
+    Bytes peak_active;
+    Bytes peak_reserved;
+    std::int64_t segments = 0;
+    std::int64_t device_allocations = 0;  ///< segments reserved, over time
+    std::int64_t retries = 0;             ///< times that the cache was given back because the device had no room
+    std::int64_t out_of_memory = 0;       ///< requests that failed even then
+
+    friend bool operator==(const AllocatorStats&, const AllocatorStats&) = default;
+};
+
+/// Where a block lies.
+struct BlockPlace {
+    Address address = 0;
+    Bytes size;
+    std::uint64_t segment = 0;  ///< number of its segment, counted over all that were ever reserved
+    Bytes offset;               ///< from the start of the segment
+    Bytes segment_size;
+};
+
+/// Copies share the backends of the original; `rebind` gives a copy its own.
+class CachingAllocator {
+public:
+    CachingAllocator(const AllocatorConfig& config, DeviceMemory& memory, StreamEvents& events);
+
+    /// A block of at least `size` bytes for use on `stream`, or nothing: out of memory after everything was tried.
+    /// Cost: O(1) where a cached block of that size is free, else O(log) in the number of distinct free sizes.
+    std::optional<BlockHandle> allocate(Bytes size, Stream stream);
+    /// Throws: std::logic_error if the block is not live.
+    void free(BlockHandle block);
+    /// Tells that work on `stream` uses the block: its memory is not reused before that work is done.
+    void record_stream(BlockHandle block, Stream stream);
+    /// Waits for the device, then gives every segment back that nothing in use shares.
+    void empty_cache();
+    /// Gives everything back, live blocks too, and starts over; keeps its own storage.
+    void reset();
+    void reset_peaks();
+    void rebind(DeviceMemory& memory, StreamEvents& events);
+
+    [[nodiscard]] const AllocatorStats& stats() const { return stats_; }
+    [[nodiscard]] BlockPlace place(BlockHandle block) const;
+    /// Throws: std::logic_error if the books do not balance: a segment that its blocks do not tile, two free
+    /// neighbours, a free block missing from its list, or a total that is not the sum of its parts.
+    /// Cost: O(blocks log blocks); for tests.
+    void check_invariants() const;
+
+private:
+    struct Block {
+        Address address = 0;
+        std::int64_t size = 0;
+        std::uint64_t used_by = 0;  ///< bit s: used on stream s, not the block's own
+        BlockIndex previous = kNoBlock;
+        BlockIndex next = kNoBlock;
+        std::uint32_t segment = 0;
+        std::uint32_t pending_events = 0;
+        std::uint16_t stream = 0;
+        PoolClass pool = PoolClass::small;
+        bool allocated = false;
+        [[nodiscard]] bool shares_segment() const { return previous != kNoBlock || next != kNoBlock; }
+    };
+    struct Segment {
+        Address base = 0;
+        std::int64_t size = 0;
+        std::uint64_t number = 0;
+        BlockIndex first = kNoBlock;  ///< kNoBlock: the slot is unused
+    };
+    struct HeldBlock {
+        EventHandle event;
+        BlockIndex block;
+    };
+    /// First in, first out; `head` is the oldest not yet complete.
+    struct HeldQueue {
+        std::vector<HeldBlock> blocks;
+        std::size_t head = 0;
+    };
+
+    FreeList& free_list(Stream stream, PoolClass pool);
+    BlockIndex find_block(Bytes size, Stream stream, PoolClass pool);
+    BlockIndex take_free_block(Bytes size, Stream stream, PoolClass pool);
+    BlockIndex reserve_segment(Bytes size, Stream stream, PoolClass pool);
+    void hand_out(BlockIndex index, Bytes size);
+    void split(BlockIndex index, std::int64_t size);
+    void hold(BlockIndex index);
+    void release_completed();
+    void make_free(BlockIndex index);
+    void merge_previous(BlockIndex index);
+    void merge_next(BlockIndex index);
+    [[nodiscard]] bool is_free(BlockIndex index) const;
+    bool release_oversize_blocks(Bytes size, Stream stream, PoolClass pool);
+    void release_cached_segments();
+    [[nodiscard]] std::vector<BlockIndex> cached_segments() const;
+    void release_segment_of(BlockIndex index);
+    BlockIndex new_block();
+    std::uint32_t new_segment();
+
+    AllocatorConfig config_;
+    DeviceMemory* memory_;
+    StreamEvents* events_;
+    AllocatorStats stats_;
+    std::vector<Block> blocks_;
+    std::vector<BlockIndex> spare_blocks_;
+    std::vector<Segment> segments_;
+    std::vector<std::uint32_t> spare_segments_;
+    std::vector<FreeList> free_lists_;  ///< by stream and pool class
+    std::vector<HeldQueue> held_;       ///< by the stream of the event
+    std::uint64_t held_streams_ = 0;    ///< bit s: held_[s] is not empty
+    std::uint64_t next_segment_number_ = 0;
+};
+
+}  // namespace stowage::memory

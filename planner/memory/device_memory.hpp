@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "scenarios/types/bytes.hpp"
+
+namespace stowage::memory {
+
+using types::Bytes;
+
+/// A position in a device's address space, in bytes.
+using Address = std::uint64_t;
+
+/// A stream by number; 0 is the default stream.
+using Stream = std::uint32_t;
+inline constexpr Stream kMaxStreams = 64;
+
+/// Where the caching allocator gets its segments from: virtual addresses in the simulator, cudaMalloc on a GPU.
+class DeviceMemory {
+public:
+    virtual ~DeviceMemory() = default;
+    /// The base address of a new segment, or nothing if the device has no room for it.
+    virtual std::optional<Address> reserve(Bytes size) = 0;
+    /// Gives back a segment of `reserve`, whole.
+    virtual void release(Address base, Bytes size) = 0;
+};
+
+enum class EventHandle : std::uint64_t {};
+
+/// How time reaches the caching allocator: has the work that a stream had when an event was recorded been done?
+/// The simulator answers from virtual time, a GPU from cudaEventQuery, a replay from logged answers.
+class StreamEvents {
+public:
+    virtual ~StreamEvents() = default;
+    /// Marks the end of what `stream` has been given so far.
+    virtual EventHandle record(Stream stream) = 0;
+    /// Whether that work is done. Asked until the answer is yes, and then never again.
+    virtual bool completed(EventHandle event) = 0;
+    /// Waits until the device is idle: from then on the answer for every event recorded so far is yes.
+    virtual void wait_all() = 0;
+};
+
+/// Device memory that is only addresses. A device maps segments page by page, so what limits it is the sum of bytes,
+/// not the gaps between segments. Addresses matter where equal free blocks compete, since the lowest wins: as in the
+/// recorded traces, segments of less than 32 MiB take the lowest gap that holds them, and larger ones lie each below
+/// the one before, their addresses not used again. Cost: O(gaps) to reserve a small segment, O(log gaps) to release it;
+/// O(1) for a large one.
+class VirtualDeviceMemory final : public DeviceMemory {
+public:
+    /// No limit: every reservation succeeds.
+    VirtualDeviceMemory() = default;
+    explicit VirtualDeviceMemory(Bytes limit) : limit_(limit) {}
+
+    std::optional<Address> reserve(Bytes size) override;
+    /// Throws: std::logic_error if the range was not reserved.
+    void release(Address base, Bytes size) override;
+    /// Forgets every reservation.
+    void reset();
+
+    [[nodiscard]] Bytes reserved() const { return reserved_; }
+
+private:
+    Address reserve_small(Address size);
+    void release_small(Address base, Address size);
+
+    std::optional<Bytes> limit_;
+    Bytes reserved_;
+    std::map<Address, Address> gaps_;     ///< among small segments, base to size; none touches another or the frontier
+    Address small_frontier_ = kBoundary;  ///< what lies above holds no small segment
+    Address large_frontier_ = kBoundary;  ///< what lies below was never reserved
+
+    static constexpr Address kBoundary = Address{1} << 62;
+    static constexpr Bytes kLarge{32LL << 20};
+};
+
+}  // namespace stowage::memory

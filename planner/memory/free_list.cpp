@@ -1,0 +1,137 @@
+#include "planner/memory/free_list.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "scenarios/types/check.hpp"
+
+namespace stowage::memory {
+namespace {
+
+constexpr std::size_t kFirstTableSize = 64;
+constexpr std::size_t kSpareEmptyBins = 32;  ///< empty bins that are kept whatever the number of the others
+
+}  // namespace
+
+std::size_t FreeList::slot_of(std::int64_t size) const {
+    // Fibonacci hashing; sizes are multiples of 512, so the low bits say nothing.
+    const std::uint64_t mixed = static_cast<std::uint64_t>(size) * 0x9E3779B97F4A7C15ULL;
+    return static_cast<std::size_t>(mixed >> 32) & (table_.size() - 1);
+}
+
+std::uint32_t FreeList::find_bin(std::int64_t size) const {
+    if (table_.empty()) return kNoBin;
+    for (std::size_t slot = slot_of(size);; slot = (slot + 1) & (table_.size() - 1)) {
+        const std::uint32_t bin = table_[slot];
+        if (bin == kNoBin || bins_[bin].size == size) return bin;
+    }
+}
+
+void FreeList::add_to_table(std::int64_t size, std::uint32_t bin) {
+    std::size_t slot = slot_of(size);
+    while (table_[slot] != kNoBin) slot = (slot + 1) & (table_.size() - 1);
+    table_[slot] = bin;
+}
+
+std::uint32_t FreeList::find_or_add_bin(std::int64_t size) {
+    if (const std::uint32_t found = find_bin(size); found != kNoBin) return found;
+    if (order_.size() > 2 * filled_bins_ + kSpareEmptyBins) drop_empty_bins();
+    const auto bin = static_cast<std::uint32_t>(order_.size());
+    if (bins_.size() == order_.size()) bins_.emplace_back();
+    bins_[bin].size = size;
+    const auto place = std::lower_bound(order_.begin(), order_.end(), size,
+                                        [](const Rank& rank, std::int64_t wanted) { return rank.size < wanted; });
+    order_.insert(place, Rank{size, bin});
+    if (2 * order_.size() > table_.size()) {
+        table_.assign(std::max(kFirstTableSize, 2 * table_.size()), kNoBin);
+        for (const Rank& rank : order_) add_to_table(rank.size, rank.bin);
+    } else {
+        add_to_table(size, bin);
+    }
+    return bin;
+}
+
+void FreeList::drop_empty_bins() {
+    std::size_t kept = 0;
+    for (std::size_t bin = 0; bin < order_.size(); ++bin) {
+        if (bins_[bin].items.empty()) continue;
+        if (bin != kept) std::swap(bins_[kept], bins_[bin]);
+        ++kept;
+    }
+    order_.clear();
+    std::fill(table_.begin(), table_.end(), kNoBin);
+    for (std::uint32_t bin = 0; bin < kept; ++bin) {
+        order_.push_back({bins_[bin].size, bin});
+        add_to_table(bins_[bin].size, bin);
+    }
+    std::sort(order_.begin(), order_.end(), [](const Rank& a, const Rank& b) { return a.size < b.size; });
+}
+
+void FreeList::insert(Entry entry) {
+    std::vector<Item>& items = bins_[find_or_add_bin(entry.size.count)].items;
+    filled_bins_ += items.empty() ? 1 : 0;
+    if (items.empty() || entry.address < items.back().address) {
+        items.push_back({entry.address, entry.block});
+        return;
+    }
+    const auto place = std::lower_bound(items.begin(), items.end(), entry.address,
+                                        [](const Item& item, Address address) { return item.address > address; });
+    items.insert(place, {entry.address, entry.block});
+}
+
+void FreeList::erase(Bytes size, Address address) {
+    const std::uint32_t bin = find_bin(size.count);
+    STOWAGE_CHECK(bin != kNoBin && !bins_[bin].items.empty(), "no free block of that size");
+    std::vector<Item>& items = bins_[bin].items;
+    if (items.back().address == address) {
+        items.pop_back();
+    } else {
+        const auto place = std::lower_bound(items.begin(), items.end(), address,
+                                            [](const Item& item, Address wanted) { return item.address > wanted; });
+        STOWAGE_CHECK(place != items.end() && place->address == address, "no free block at that address");
+        items.erase(place);
+    }
+    filled_bins_ -= items.empty() ? 1 : 0;
+}
+
+FreeList::Entry FreeList::last_of(const Bin& bin) {
+    return {Bytes{bin.size}, bin.items.back().address, bin.items.back().block};
+}
+
+std::optional<FreeList::Entry> FreeList::best_fit(Bytes size) const {
+    if (filled_bins_ == 0) return std::nullopt;
+    const std::uint32_t exact = find_bin(size.count);
+    if (exact != kNoBin && !bins_[exact].items.empty()) return last_of(bins_[exact]);
+    auto rank = std::lower_bound(order_.begin(), order_.end(), size.count,
+                                 [](const Rank& candidate, std::int64_t wanted) { return candidate.size < wanted; });
+    for (; rank != order_.end(); ++rank)
+        if (!bins_[rank->bin].items.empty()) return last_of(bins_[rank->bin]);
+    return std::nullopt;
+}
+
+std::optional<FreeList::Entry> FreeList::largest() const {
+    for (auto rank = order_.rbegin(); rank != order_.rend(); ++rank) {
+        const Bin& bin = bins_[rank->bin];
+        if (!bin.items.empty()) return Entry{Bytes{bin.size}, bin.items.front().address, bin.items.front().block};
+    }
+    return std::nullopt;
+}
+
+std::vector<FreeList::Entry> FreeList::entries() const {
+    std::vector<Entry> all;
+    for (const Rank& rank : order_) {
+        const std::vector<Item>& items = bins_[rank.bin].items;
+        for (auto item = items.rbegin(); item != items.rend(); ++item)
+            all.push_back({Bytes{rank.size}, item->address, item->block});
+    }
+    return all;
+}
+
+void FreeList::clear() {
+    for (Bin& bin : bins_) bin.items.clear();
+    order_.clear();
+    std::fill(table_.begin(), table_.end(), kNoBin);
+    filled_bins_ = 0;
+}
+
+}  // namespace stowage::memory

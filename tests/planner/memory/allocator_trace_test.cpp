@@ -1,0 +1,139 @@
+// Replays what PyTorch 2.11 did on an H200, operation by operation: every address and every total must be the same.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/memory/caching_allocator.hpp"
+#include "tests/planner/memory/test_events.hpp"
+
+namespace stowage::memory {
+namespace {
+
+using Json = nlohmann::json;
+
+/// The recorded configurations that the allocator has.
+AllocatorConfig config_of(const std::string& configuration) {
+    if (configuration == "default") return {};
+    if (configuration == "roundup_power2_divisions:4") return {.roundup_power2_divisions = 4};
+    if (configuration == "max_split_size_mb:64") return {.max_split_size = Bytes{64LL << 20}};
+    throw std::invalid_argument("no such configuration: " + configuration);
+}
+
+const std::vector<std::string> kReplayed = {"default", "pow2", "maxsplit"};
+/// Recorded with a configuration that the allocator does not have yet.
+const std::vector<std::string> kNotYet = {"expandable"};
+/// Traces with graph captures, which need private pools.
+const std::set<std::string> kNeedCapture = {"private pools", "record_stream in capture"};
+
+Json read_traces(const std::string& file) {
+    std::ifstream stream(std::string(STOWAGE_SOURCE_DIR) + "/tests/planner/memory/traces/" + file + ".json");
+    return Json::parse(stream);
+}
+
+/// One trace against one allocator.
+class Replay {
+public:
+    explicit Replay(const AllocatorConfig& config) : allocator_(config, memory_, events_) {}
+
+    void run(const Json& operation) {
+        const std::string name = operation.at("op");
+        if (name == "alloc") {
+            allocate(operation);
+        } else if (name == "free") {
+            const auto id = operation.at("id").get<int>();
+            allocator_.free(blocks_.at(id));
+            blocks_.erase(id);
+        } else if (name == "record_stream") {
+            allocator_.record_stream(blocks_.at(operation.at("id")), operation.at("stream"));
+        } else if (name == "busy") {
+            events_.make_busy(operation.at("stream"));
+        } else if (name == "sync") {
+            events_.wait_all();
+        } else if (name == "empty_cache") {
+            allocator_.empty_cache();
+        } else {
+            FAIL() << "unknown operation " << name;
+        }
+        EXPECT_EQ(stats(), operation.at("stats").get<std::vector<std::int64_t>>());
+        ASSERT_NO_THROW(allocator_.check_invariants());
+    }
+
+private:
+    void allocate(const Json& operation) {
+        const auto block =
+            allocator_.allocate(Bytes{operation.at("bytes").get<std::int64_t>()}, operation.at("stream"));
+        ASSERT_TRUE(block.has_value());
+        blocks_[operation.at("id")] = *block;
+        const BlockPlace place = allocator_.place(*block);
+        // The recording numbers segments by first use; so does the allocator, which reserves one only to use it.
+        const std::vector<std::int64_t> at = {static_cast<std::int64_t>(place.segment), place.offset.count,
+                                              place.segment_size.count};
+        EXPECT_EQ(at, operation.at("at").get<std::vector<std::int64_t>>());
+    }
+
+    [[nodiscard]] std::vector<std::int64_t> stats() const {
+        const AllocatorStats& now = allocator_.stats();
+        return {now.allocated.count, now.active.count, now.reserved.count, now.inactive_split.count, now.segments};
+    }
+
+    VirtualDeviceMemory memory_;
+    TestEvents events_;
+    CachingAllocator allocator_;
+    std::map<int, BlockHandle> blocks_;
+};
+
+struct TraceCase {
+    std::string file;
+    std::string trace;
+};
+
+std::vector<TraceCase> trace_cases() {
+    std::vector<TraceCase> cases;
+    for (const std::string& file : kReplayed) {
+        const Json content = read_traces(file);
+        for (const auto& [trace, operations] : content.at("traces").items())
+            if (!kNeedCapture.contains(trace)) cases.push_back({file, trace});
+    }
+    return cases;
+}
+
+std::string case_name(const testing::TestParamInfo<TraceCase>& info) {
+    std::string name = info.param.file + "_" + info.param.trace;
+    for (char& letter : name)
+        if (letter == ' ') letter = '_';
+    return name;
+}
+
+class AllocatorTrace : public testing::TestWithParam<TraceCase> {};
+
+TEST_P(AllocatorTrace, LandsWherePyTorchDid) {
+    const Json file = read_traces(GetParam().file);
+    Replay replay(config_of(file.at("conf")));
+    int line = 0;
+    for (const Json& operation : file.at("traces").at(GetParam().trace)) {
+        SCOPED_TRACE("operation " + std::to_string(line++) + ": " + operation.dump());
+        replay.run(operation);
+        if (HasFailure()) return;
+    }
+    EXPECT_GE(line, 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Recorded, AllocatorTrace, testing::ValuesIn(trace_cases()), case_name);
+
+TEST(AllocatorTraces, AreAllReplayedOrNamedAsNotYet) {
+    std::size_t replayed = 0;
+    for (const std::string& file : kReplayed) replayed += read_traces(file).at("traces").size() - kNeedCapture.size();
+    EXPECT_EQ(trace_cases().size(), replayed);
+    for (const std::string& file : kNotYet)
+        EXPECT_THROW(config_of(read_traces(file).at("conf")), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace stowage::memory
