@@ -165,10 +165,11 @@ std::string to_string(const Violation& violation) {
 std::string folder_of(const std::string& file) {
     const std::size_t first = file.find('/');
     if (first == std::string::npos) return "";
-    const std::string top = file.substr(0, first);
+    std::string top = file.substr(0, first);
     if (table().contains(top)) return top;
-    const std::string leaf = file.substr(0, file.find('/', first + 1));
-    return leaf != file && table().contains(leaf) ? leaf : "";
+    std::string leaf = file.substr(0, file.find('/', first + 1));
+    if (leaf == file || !table().contains(leaf)) leaf.clear();
+    return leaf;
 }
 
 std::set<std::string> allowed_uses(const std::string& folder) { return table().at(folder); }
