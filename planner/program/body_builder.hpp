@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "planner/layers/layer_script.hpp"
+#include "planner/program/durations.hpp"
+#include "planner/program/frame_layout.hpp"
+#include "planner/program/step_program.hpp"
+
+namespace stowage::program {
+
+/// What the manager decided for one forward of one layer: one bit a module.
+struct ForwardDecisions {
+    types::ModuleSet offloaded;
+    types::ModuleSet unmanaged;
+    bool input_held = false;  ///< the schedule keeps the layer's input until the backward is sent
+    friend bool operator==(const ForwardDecisions&, const ForwardDecisions&) = default;
+};
+
+/// One prefetch launched by the backward of a group.
+struct ReloadTarget {
+    std::uint16_t script = 0;
+    types::Module module{};
+    Scope scope = kFirstTarget;
+    bool empty = false;  ///< its tensors were read inline before
+    friend bool operator==(const ReloadTarget&, const ReloadTarget&) = default;
+};
+
+/// What it decided for the backward of that layer.
+struct BackwardDecisions {
+    types::ModuleSet waits;        ///< the main stream waits for the group's reload
+    types::ModuleSet inline_read;  ///< the tensors are read inline on the main stream
+    std::array<std::optional<ReloadTarget>, types::kModuleCount> targets;
+};
+
+/// A text that equals another's exactly when the decisions do; bodies are shared by it.
+std::string body_key(std::size_t script, const ForwardDecisions& forward, const BackwardDecisions* backward);
+
+/// Turns scripts and decisions into bodies of operations: references are counted, so that what is allocated and freed,
+/// and when, follows from who still holds a tensor. One builder serves one rank under one choice. Throws:
+/// std::logic_error if a script uses a tensor that is gone or leaves one allocated (a bug of the script).
+class BodyBuilder {
+public:
+    BodyBuilder(const layers::StageLayers& stage, const std::vector<FrameLayout>& layouts, const Durations& durations,
+                StepProgram& program);
+
+    Body forward(std::size_t script, const ForwardDecisions& decisions);
+    Body backward(std::size_t script, const ForwardDecisions& forward_decisions, const BackwardDecisions& decisions);
+    /// Whether a forward under these decisions empties the layer's input.
+    [[nodiscard]] bool releases_input(std::size_t script, const ForwardDecisions& decisions) const;
+    /// The step after the last backward; `first` also allocates what the first optimizer step creates in the persistent
+    /// frame.
+    Body optimizer(bool first);
+    /// Allocates what the rank holds from the start.
+    Body setup();
+    /// A grouped call with a neighbour: sends from slot `sent` of scope 0 (and frees it), receives into slot `received`
+    /// of scope 1. `release_input`: the schedule also lets go of the input in slot kInput of scope 2.
+    Body transfer(std::string_view name, std::int8_t peer, std::optional<layers::Slot> sent,
+                  std::optional<layers::Slot> received, bool release_input);
+
+    /// Whether a forced release emptied a tensor that a group kept on the device still needs (Megatron would fail in
+    /// backward).
+    [[nodiscard]] bool released_while_saved() const { return released_while_saved_; }
+
+    [[nodiscard]] const layers::StageLayers& stage() const { return stage_; }
+    [[nodiscard]] const FrameLayout& layout(std::size_t script) const { return layouts_[script]; }
+    [[nodiscard]] const Durations& durations() const { return durations_; }
+    /// Numbers of texts and of pinned pool keys in the program; the same text or key gets the same number.
+    std::uint32_t label(std::string_view text);
+    std::uint32_t pinned_key(Bytes bytes, types::DataType type);
+
+private:
+    const layers::StageLayers& stage_;
+    const std::vector<FrameLayout>& layouts_;
+    FrameLayout optimizer_layout_;
+    const Durations& durations_;
+    StepProgram& program_;
+    std::unordered_map<std::string, std::uint32_t> label_numbers_;
+    std::unordered_map<std::uint64_t, std::uint32_t> pinned_numbers_;
+    bool released_while_saved_ = false;
+};
+
+}  // namespace stowage::program

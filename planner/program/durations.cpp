@@ -1,0 +1,101 @@
+#include "planner/program/durations.hpp"
+
+#include <algorithm>
+
+#include "scenarios/types/check.hpp"
+
+namespace stowage::program {
+namespace {
+
+Bytes whole(double bytes) { return Bytes{static_cast<std::int64_t>(bytes)}; }
+
+}  // namespace
+
+Durations::Durations(const types::Hardware& hardware, const types::ParallelLayout& layout)
+    : hardware_(hardware), layout_(layout) {}
+
+Nanoseconds Durations::kernel(const layers::Kernel& kernel, layers::Phase phase) const {
+    if (kernel.measured) return *kernel.measured;
+    const types::Device& device = hardware_.node.device;
+    const bool forward = phase == layers::Phase::forward || phase == layers::Phase::recompute;
+    Nanoseconds arithmetic{0};
+    if (kernel.flops > 0 && kernel.kind == types::KernelClass::gemm)
+        arithmetic = types::compute_time(kernel.flops, device.gemm_bf16);
+    if (kernel.flops > 0 && kernel.kind == types::KernelClass::attention)
+        arithmetic =
+            types::compute_time(kernel.flops, forward ? device.attention_forward_bf16 : device.attention_backward_bf16);
+    const Nanoseconds memory = types::transfer_time(kernel.traffic, device.memory_bandwidth);
+    return std::max(arithmetic, memory) + device.kernel_overhead;
+}
+
+Durations::Group Durations::group(layers::CommGroup group) const {
+    const std::int64_t tensor = layout_.tensor_model_parallel_size;
+    const std::int64_t expert_tensor = layout_.expert_tensor_parallel_size;
+    const std::int64_t experts = layout_.expert_model_parallel_size;
+    const std::int64_t stages = layout_.pipeline_model_parallel_size;
+    switch (group) {
+        case layers::CommGroup::tensor: return {tensor, 1};
+        case layers::CommGroup::expert_tensor: return {expert_tensor, 1};
+        case layers::CommGroup::expert: return {experts, expert_tensor};
+        case layers::CommGroup::dense_replicas: return {layout_.dense_replicas(), tensor};
+        case layers::CommGroup::expert_replicas: return {layout_.expert_replicas(), expert_tensor * experts};
+        case layers::CommGroup::embedding: return {stages > 1 ? 2 : 1, layout_.world_size() / stages};
+    }
+    return {};
+}
+
+std::int64_t Durations::members_in_node(const Group& group) const {
+    return std::clamp<std::int64_t>(hardware_.node.gpus_per_node / group.stride, 1, group.size);
+}
+
+Nanoseconds Durations::ring(const Group& group, double bytes) const {
+    const types::Node& node = hardware_.node;
+    const std::int64_t local = members_in_node(group);
+    const double moved = bytes * static_cast<double>(group.size - 1) / static_cast<double>(group.size);
+    if (local == group.size) return node.nvlink.latency + types::transfer_time(whole(moved), node.nvlink.rate);
+    const double rate = std::min(node.nvlink.rate.rate, node.network.rate.rate * static_cast<double>(local));
+    return node.network.latency + types::transfer_time(whole(moved), types::BytesPerSecond{rate});
+}
+
+Nanoseconds Durations::all_to_all(const Group& group, double bytes) const {
+    const types::Node& node = hardware_.node;
+    const std::int64_t local = members_in_node(group);
+    const double share = bytes / static_cast<double>(group.size);
+    const double inside = share * static_cast<double>(local - 1);
+    const double outside = share * static_cast<double>(group.size - local);
+    const Nanoseconds near = node.nvlink.latency + types::transfer_time(whole(inside), node.nvlink.rate);
+    if (local == group.size) return near;
+    return std::max(near, node.network.latency + types::transfer_time(whole(outside), node.network.rate));
+}
+
+Nanoseconds Durations::collective(const layers::Collective& collective) const {
+    const Group ranks = group(collective.group);
+    if (ranks.size <= 1) return Nanoseconds{0};
+    const auto bytes = static_cast<double>(collective.bytes.count);
+    switch (collective.kind) {
+        case layers::CollectiveKind::all_reduce: return ring(ranks, 2 * bytes);
+        case layers::CollectiveKind::all_gather:
+        case layers::CollectiveKind::reduce_scatter: return ring(ranks, bytes);
+        case layers::CollectiveKind::all_to_all: return all_to_all(ranks, bytes);
+    }
+    return Nanoseconds{0};
+}
+
+Nanoseconds Durations::peer_transfer(Bytes bytes) const {
+    const types::Node& node = hardware_.node;
+    const std::int64_t stride = layout_.world_size() / layout_.pipeline_model_parallel_size;
+    const types::Link& link = stride < node.gpus_per_node ? node.nvlink : node.network;
+    return link.latency + types::transfer_time(bytes, link.rate);
+}
+
+Nanoseconds Durations::copy(Direction direction, Bytes bytes) const {
+    const types::CopyEngines& engines = hardware_.node.copy;
+    return (direction == Direction::device_to_host ? engines.device_to_host : engines.host_to_device).time(bytes);
+}
+
+Nanoseconds Durations::gather(Bytes bytes) const {
+    const types::Device& device = hardware_.node.device;
+    return types::transfer_time(bytes + bytes, device.memory_bandwidth) + device.kernel_overhead;
+}
+
+}  // namespace stowage::program

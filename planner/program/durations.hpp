@@ -1,0 +1,45 @@
+#pragma once
+
+#include "planner/layers/layer_script.hpp"
+#include "planner/program/operation.hpp"
+#include "scenarios/types/scenario.hpp"
+
+namespace stowage::program {
+
+/// How long operations take alone, on the hardware and layout of a scenario. Everything that a recording would replace
+/// by a measured time is here.
+///
+/// Kernels: max(FLOPs / sustained rate of the class, traffic / memory bandwidth) + fixed device overhead.
+/// Collectives over n ranks of a tensor of B bytes, on rings: all_gather and reduce_scatter (n-1)/n B / rate,
+/// all_reduce twice that, all_to_all (n-1)/n of what the rank sends. The rate is NVLink's when the group lies in one
+/// node, otherwise that of the network ports which the group's members on one node have together, at most NVLink's; an
+/// all_to_all sends only what leaves the node over the network, while the rest moves over NVLink beside it. Source: the
+/// bandwidth terms of Thakur, Rabenseifner, Gropp 2005, section 4, which NCCL's bus-bandwidth figures are defined by.
+class Durations {
+public:
+    /// Keeps references: hardware and layout must outlive it.
+    Durations(const types::Hardware& hardware, const types::ParallelLayout& layout);
+
+    [[nodiscard]] Nanoseconds kernel(const layers::Kernel& kernel, layers::Phase phase) const;
+    [[nodiscard]] Nanoseconds collective(const layers::Collective& collective) const;
+    /// Between neighbouring pipeline stages.
+    [[nodiscard]] Nanoseconds peer_transfer(Bytes bytes) const;
+    [[nodiscard]] Nanoseconds copy(Direction direction, Bytes bytes) const;
+    /// Gathering a strided view into contiguous memory: read and write once.
+    [[nodiscard]] Nanoseconds gather(Bytes bytes) const;
+
+private:
+    struct Group {
+        std::int64_t size = 1;    ///< ranks
+        std::int64_t stride = 1;  ///< between neighbouring ranks of the group
+    };
+    [[nodiscard]] Group group(layers::CommGroup group) const;
+    [[nodiscard]] std::int64_t members_in_node(const Group& group) const;
+    [[nodiscard]] Nanoseconds ring(const Group& group, double bytes) const;
+    [[nodiscard]] Nanoseconds all_to_all(const Group& group, double bytes) const;
+
+    const types::Hardware& hardware_;
+    const types::ParallelLayout& layout_;
+};
+
+}  // namespace stowage::program

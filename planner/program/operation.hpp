@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "planner/layers/layer_script.hpp"
+#include "planner/program/stream.hpp"
+
+namespace stowage::program {
+
+using types::Bytes;
+using types::Nanoseconds;
+
+enum class OperationKind : std::uint8_t {
+    compute,         ///< one kernel or library call
+    copy,            ///< one transfer between device and pinned memory
+    collective,      ///< over ranks that behave as this one does
+    peer_transfer,   ///< send and receive with one pipeline neighbour, as one grouped call
+    event_record,    ///< on `stream`
+    event_wait,      ///< `stream` waits for an event recorded before
+    stream_wait,     ///< `stream` waits for all that `other` was given so far
+    allocate,        ///< device memory for a slot, for use on `stream`
+    free,            ///< the slot's last reference goes
+    record_stream,   ///< the slot's memory is also used on `stream`
+    pinned_acquire,  ///< pinned memory for a slot; `detail` is its pool key, 0 for memory outside the pool
+    pinned_release,
+    stream_sync,  ///< the host waits until `stream` has done all it was given
+    device_sync,  ///< the host waits for every stream
+};
+std::string_view name_of(OperationKind kind);
+
+/// Which frame an operation's slot belongs to: 0 its own, 1 the neighbour that the layer hands its output to, 2 and up
+/// the reload targets that the instance names.
+using Scope = std::uint8_t;
+inline constexpr Scope kOwnFrame = 0;
+inline constexpr Scope kNeighbourFrame = 1;
+inline constexpr Scope kFirstTarget = 2;
+
+enum class Direction : std::uint8_t { device_to_host, host_to_device };
+
+/// One thing the host issues. Its id is (body, index in the body); the instance adds chunk and layer.
+/// `duration` is the time the operation takes alone; a copy's and a kernel's stretch while they share the device.
+struct Operation {
+    OperationKind kind{};
+    Stream stream = Stream::main;
+    Stream other = Stream::main;        ///< stream_wait
+    types::KernelClass kernel_class{};  ///< compute
+    Direction direction{};              ///< copy
+    layers::Part part{};
+    layers::Phase phase{};
+    types::Module module{};  ///< offload operations: the group's module
+    Scope scope = kOwnFrame;
+    std::int8_t peer = 0;      ///< peer_transfer: -1 the previous stage, +1 the next
+    std::uint16_t slot = 0;    ///< allocate, free, record_stream, pinned_*: slot; event_*: event
+    std::uint32_t detail = 0;  ///< pinned_acquire: pool key; otherwise the index of the label
+    Bytes bytes{};
+    Nanoseconds duration{0};
+};
+
+}  // namespace stowage::program

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+#include "scenarios/types/module.hpp"
+
+namespace stowage::types {
+
+/// One concrete offload policy that Megatron's flags can express: what `auto` is replaced by.
+struct OffloadChoice {
+    ModuleSet modules;
+    double fraction = 1;                            ///< share of groups, applied per chunk
+    std::int64_t min_offloaded_tensor_size = 1048576;  ///< elements
+    std::int64_t delta_bytes_across_pp_ranks = 0;
+
+    friend bool operator==(const OffloadChoice&, const OffloadChoice&) = default;
+};
+
+}  // namespace stowage::types
