@@ -1,0 +1,130 @@
+#include "scenarios/reader/drafts.hpp"
+
+namespace stowage::reader {
+namespace {
+
+constexpr NumberRange kShare{0.01, 1};
+constexpr NumberRange kFraction{0, 10};
+constexpr NumberRange kMicroseconds{0, 1e7};
+constexpr NumberRange kCopyMicroseconds{1e-3, 1e9};
+
+void describe_sources(Fields& fields) {
+    fields.remark("source");
+    fields.remark("sources");
+}
+
+void describe_device(Fields& fields, types::Device& device) {
+    describe_sources(fields);
+    fields.text({"name", "what the maker calls it"}, device.name);
+    std::int64_t capability = device.compute_capability;
+    fields.count({"compute_capability", "90 is 9.0", true}, capability, IntegerRange{50, 200});
+    device.compute_capability = static_cast<int>(capability);
+    fields.size({"memory", "usable by the caching allocator", true}, device.memory);
+    fields.tflop_per_s({"gemm_bf16_tflop_per_s", "sustained in training, not the data sheet's peak", true},
+                       device.gemm_bf16);
+    fields.tflop_per_s({"attention_forward_bf16_tflop_per_s", "sustained in training", true},
+                       device.attention_forward_bf16);
+    fields.tflop_per_s({"attention_backward_bf16_tflop_per_s", "sustained in training", true},
+                       device.attention_backward_bf16);
+    fields.gb_per_s({"memory_bandwidth_gb_per_s", "bytes read and written by a vectorised kernel", true},
+                    device.memory_bandwidth);
+    fields.microseconds({"kernel_overhead_us", "fixed device time of any kernel"}, device.kernel_overhead,
+                        kMicroseconds);
+}
+
+std::string disorder(const std::vector<types::CopyPoint>& points) {
+    if (points.size() < 2) return "found " + std::to_string(points.size()) + " points, expected at least two";
+    for (std::size_t i = 1; i < points.size(); ++i)
+        if (points[i].size <= points[i - 1].size || points[i].time <= points[i - 1].time)
+            return "found a point " + std::to_string(i) +
+                   " that does not lie above the one before it, expected sizes and times that rise";
+    return {};
+}
+
+void describe_curve(Fields& fields, const Key& key, types::CopyCurve& curve) {
+    std::vector<types::CopyPoint> points;
+    const auto describe_point = [&](Fields& point) {
+        types::CopyPoint read;
+        point.size({"size", "bytes of one copy", true}, read.size);
+        point.microseconds({"time_us", "its time alone on the engine", true}, read.time, kCopyMicroseconds);
+        points.push_back(read);
+    };
+    fields.groups(key, describe_point, [&] {
+        const std::string problem = disorder(points);
+        if (problem.empty())
+            curve = types::CopyCurve(points);
+        else
+            fields.problem(key.name, problem);
+    });
+}
+
+void describe_slowdown(Fields& fields, std::string_view name, types::Slowdown& slowdown) {
+    fields.group(
+        {name, "what copies add to kernels of this class, as a fraction of their time", true}, [&](Fields& inside) {
+            describe_sources(inside);
+            inside.number({"under_d2h", "while a copy to the host runs", true}, slowdown.under_d2h, kFraction);
+            inside.number({"under_h2d", "while a copy from the host runs", true}, slowdown.under_h2d, kFraction);
+            inside.number({"under_both", "while both run", true}, slowdown.under_both, kFraction);
+        });
+}
+
+void describe_copy(Fields& fields, types::CopyEngines& copy) {
+    describe_sources(fields);
+    describe_curve(fields, {"device_to_host", "measured copies of pinned memory", true}, copy.device_to_host);
+    describe_curve(fields, {"host_to_device", "measured copies of pinned memory", true}, copy.host_to_device);
+    fields.number({"duplex_device_to_host", "share of its rate that is left while both directions run", true},
+                  copy.duplex_device_to_host, kShare);
+    fields.number({"duplex_host_to_device", "share of its rate that is left while both directions run", true},
+                  copy.duplex_host_to_device, kShare);
+    fields.group({"slowdown", "kernels beside copies", true}, [&](Fields& inside) {
+        describe_sources(inside);
+        for (const auto& [kernel_class, name] : types::enum_names<types::KernelClass>())
+            describe_slowdown(inside, name, copy.slowdown[static_cast<int>(kernel_class)]);
+    });
+}
+
+void describe_host(Fields& fields, types::HostCosts& host) {
+    describe_sources(fields);
+    const auto cost = [&](std::string_view name, std::string_view about, types::Nanoseconds& value) {
+        fields.microseconds({name, about, true}, value, kMicroseconds);
+    };
+    cost("kernel_launch_us", "bare launch of a kernel", host.kernel_launch);
+    cost("framework_forward_us", "what the framework adds for each kernel of a forward", host.framework_forward);
+    cost("framework_backward_us", "the same for a backward", host.framework_backward);
+    cost("copy_launch_us", "issue of an asynchronous copy", host.copy_launch);
+    cost("event_call_us", "record, wait or query of an event", host.event_call);
+    cost("synchronize_us", "host side of a synchronisation with an idle device", host.synchronize);
+    cost("device_allocation_call_us", "cudaMalloc", host.device_allocation_call);
+    cost("pinned_allocation_us_per_gib", "cudaHostAlloc, first touch included", host.pinned_allocation_per_gib);
+    fields.count({"launch_queue_depth", "launches in flight before the host blocks"}, host.launch_queue_depth,
+                 IntegerRange{1, 1'000'000});
+}
+
+void describe_link(Fields& fields, types::Link& link) {
+    describe_sources(fields);
+    fields.gb_per_s({"rate_gb_per_s", "one direction of one device", true}, link.rate);
+    fields.microseconds({"latency_us", "of a message", true}, link.latency, kMicroseconds);
+}
+
+}  // namespace
+
+void describe_hardware(Fields& fields, types::Node& node) {
+    fields.schema(kHardwareFile);
+    describe_sources(fields);
+    fields.text({"name", "default: the file's name"}, node.name);
+    std::int64_t gpus = node.gpus_per_node;
+    fields.count({"gpus_per_node", "GPUs of one machine", true}, gpus, IntegerRange{1, 1024});
+    node.gpus_per_node = static_cast<int>(gpus);
+    fields.size({"host_memory", "of one machine", true}, node.host_memory);
+    fields.group({"device", "one GPU", true}, [&](Fields& inside) { describe_device(inside, node.device); });
+    fields.group({"copy", "copy engines to pinned host memory", true},
+                 [&](Fields& inside) { describe_copy(inside, node.copy); });
+    fields.group({"host", "what the host thread pays", true},
+                 [&](Fields& inside) { describe_host(inside, node.host); });
+    fields.group({"nvlink", "link between GPUs of a machine", true},
+                 [&](Fields& inside) { describe_link(inside, node.nvlink); });
+    fields.group({"network", "link between machines", true},
+                 [&](Fields& inside) { describe_link(inside, node.network); });
+}
+
+}  // namespace stowage::reader

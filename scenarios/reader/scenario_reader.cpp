@@ -1,0 +1,48 @@
+#include "scenarios/reader/scenario_reader.hpp"
+
+#include <utility>
+
+#include "scenarios/reader/checks.hpp"
+#include "scenarios/reader/drafts.hpp"
+#include "scenarios/reader/read_fields.hpp"
+
+namespace stowage::reader {
+
+LoadedScenario load_scenario(const std::filesystem::path& path) {
+    Gathered gathered;
+    ScenarioDraft draft;
+    read_file(gathered, path.string(), kScenarioFile, "", nullptr,
+              [&](Fields& fields) { describe_scenario(fields, draft); });
+    draft.scenario.name = path.stem().string();
+    draft.scenario.model = complete(draft.model);
+    complete_layout(draft);
+    check_model(gathered, draft.scenario.model, "model");
+    check_scenario(gathered, draft.scenario);
+    gathered.diagnostics.throw_if_any();
+    return LoadedScenario{std::move(draft.scenario), std::move(gathered.where)};
+}
+
+types::Scenario read_scenario(const std::filesystem::path& path) { return load_scenario(path).scenario; }
+
+types::Model read_model(const std::filesystem::path& path) {
+    Gathered gathered;
+    ModelDraft draft;
+    read_file(gathered, path.string(), kModelFile, "", nullptr, [&](Fields& fields) { describe_model(fields, draft); });
+    types::Model model = complete(draft);
+    if (model.name.empty()) model.name = path.stem().string();
+    check_model(gathered, model, "");
+    gathered.diagnostics.throw_if_any();
+    return model;
+}
+
+types::Node read_hardware(const std::filesystem::path& path) {
+    Gathered gathered;
+    types::Node node;
+    read_file(gathered, path.string(), kHardwareFile, "", nullptr,
+              [&](Fields& fields) { describe_hardware(fields, node); });
+    if (node.name.empty()) node.name = path.stem().string();
+    gathered.diagnostics.throw_if_any();
+    return node;
+}
+
+}  // namespace stowage::reader
