@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "planner/program/step_program.hpp"
+#include "planner/program/stream.hpp"
+#include "scenarios/types/time.hpp"
+
+namespace stowage::program {
+
+/// When one operation of one instance ran on its stream. What the simulator predicts and what an executor measures have this form,
+/// so that a report compares them without knowing which is which.
+struct TimelineEntry {
+    std::uint32_t instance = 0;   ///< index into the stage's sequence
+    std::uint32_t operation = 0;  ///< index into its body
+    Stream stream = Stream::main;
+    types::SimTime start;
+    types::SimTime end;
+};
+
+/// Memory as the host saw it at one moment (the host runs ahead of the device).
+struct MemorySample {
+    types::SimTime time;
+    Bytes allocated;
+    Bytes reserved;
+    Bytes pinned;
+};
+
+/// One stage of a run on one rank. Times are from the start of the stage.
+struct StageTimeline {
+    std::vector<TimelineEntry> entries;  ///< in order of their ends
+    std::vector<MemorySample> memory;
+};
+
+/// What one rank did in one stage of a run.
+struct StageResult {
+    Nanoseconds duration{0};                           ///< until this rank was done
+    Bytes peak_allocated{};
+    Bytes peak_reserved{};
+    Bytes allocated_after{};
+    Bytes pinned_peak{};
+    Nanoseconds exposed_copy{0};                       ///< main stream idle for a copy, or itself copying
+    Nanoseconds host_bound{0};                         ///< main stream idle with nothing issued to it
+    std::array<Nanoseconds, kStreamCount> busy{};      ///< time each stream was running something
+    std::array<Nanoseconds, 2> copy_busy{};            ///< by Direction
+    std::array<Bytes, 2> copied{};                     ///< by Direction
+    std::int64_t operations = 0;
+    std::int64_t device_allocation_calls = 0;
+};
+
+}  // namespace stowage::program

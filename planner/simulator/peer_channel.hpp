@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace stowage::simulator {
+
+/// The transfers between two neighbouring pipeline ranks. Each side posts its calls in order; the k-th call of one side
+/// and the k-th of the other are the two halves of one transfer, which starts when both have reached it (NCCL's send
+/// and receive kernels wait for each other).
+class PeerChannel {
+public:
+    /// Side 0 is the earlier stage. Result: the number of this side's call.
+    std::size_t post(int side, std::int64_t time) {
+        times_[side].push_back(time);
+        return times_[side].size() - 1;
+    }
+    /// When the other side reached call `number`, if it has.
+    [[nodiscard]] std::optional<std::int64_t> partner_time(int side, std::size_t number) const {
+        const auto& times = times_[1 - side];
+        return number < times.size() ? std::optional(times[number]) : std::nullopt;
+    }
+    /// Whether both sides made equally many calls.
+    [[nodiscard]] bool balanced() const { return times_[0].size() == times_[1].size(); }
+
+private:
+    std::vector<std::int64_t> times_[2];
+};
+
+}  // namespace stowage::simulator

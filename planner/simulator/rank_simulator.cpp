@@ -1,0 +1,279 @@
+#include "planner/simulator/rank_simulator.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "scenarios/types/check.hpp"
+
+namespace stowage::simulator {
+namespace {
+
+using program::Operation;
+
+constexpr int kTagShift = 20;
+
+Tick ticks(types::Nanoseconds time) { return time.count(); }
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------------------- the allocator's
+// events
+
+memory::EventHandle RankSimulator::Events::record(memory::Stream stream) {
+    ++outstanding_;
+    return static_cast<memory::EventHandle>(rank_.device_.record(static_cast<Stream>(stream), rank_.host_));
+}
+
+bool RankSimulator::Events::completed(memory::EventHandle event) {
+    const bool done = rank_.device_.completed(static_cast<EventId>(event));
+    if (done) --outstanding_;
+    return done;
+}
+
+void RankSimulator::Events::wait_all() {
+    STOWAGE_CHECK(rank_.device_.drain_all(), "the allocator synchronised while a neighbour was awaited");
+    rank_.host_ = std::max(rank_.host_, rank_.device_.now());
+}
+
+// ---------------------------------------------------------------------------------------------------------------
+// stages
+
+RankSimulator::RankSimulator(const program::StepProgram& program, const types::Node& node,
+                             const SimulationOptions& options, PeerChannel* previous, PeerChannel* next)
+    : program_(program),
+      node_(node),
+      options_(options),
+      channels_{previous, next},
+      device_(node.copy, options.interference),
+      events_(*this),
+      allocator_(memory::AllocatorConfig{}, device_memory_, events_),
+      slots_(program.slot_count(), 0),
+      program_events_(program.event_count(), 0) {}
+
+void RankSimulator::begin(RunStage stage, Tick time) {
+    STOWAGE_CHECK(time >= host_, "a stage begins after the one before");
+    sequence_ = &program_.instances(stage);
+    instance_ = 0;
+    operation_ = 0;
+    executed_ = 0;
+    host_ = time;
+    stage_begin_ = time;
+    device_.advance_to(time);
+    device_.forget_events();
+    device_.reset_counters();
+    std::fill(program_events_.begin(), program_events_.end(), 0);
+    allocator_.reset_peaks();
+    device_calls_before_ = allocator_.stats().device_allocations;
+    pinned_peak_ = pinned_.stats().reserved;
+    finished_.clear();
+    samples_.clear();
+    device_.trace_into(options_.trace ? &finished_ : nullptr);
+}
+
+bool RankSimulator::run() {
+    while (instance_ < sequence_->size()) {
+        const auto& operations = program_.bodies[program::index((*sequence_)[instance_].body)].operations;
+        for (; operation_ < operations.size(); ++operation_, ++executed_)
+            if (!execute(operations[operation_])) return false;
+        ++instance_;
+        operation_ = 0;
+    }
+    return finish_stage();
+}
+
+bool RankSimulator::finish_stage() {
+    if (!device_.drain_all()) return false;
+    host_ = std::max(host_, device_.now());
+    check_only_persistent_left();
+    const DeviceCounters& counters = device_.counters();
+    for (std::size_t direction = 0; direction < 2; ++direction)
+        STOWAGE_CHECK(counters.copy_busy[direction] >= counters.copy_alone[direction], "an engine ran over its rate");
+    return true;
+}
+
+void RankSimulator::check_only_persistent_left() const {
+    const std::size_t persistent = program_.frame_slots.size() - 3;
+    for (std::size_t slot = 0; slot < program_.frame_slots[persistent]; ++slot)
+        STOWAGE_CHECK(slots_[slot] == 0, "a step leaves memory allocated that does not persist");
+}
+
+StageResult RankSimulator::result() const {
+    const DeviceCounters& counters = device_.counters();
+    StageResult result;
+    result.duration = types::Nanoseconds{host_ - stage_begin_};
+    result.peak_allocated = allocator_.stats().peak_allocated;
+    result.peak_reserved = allocator_.stats().peak_reserved;
+    result.allocated_after = allocator_.stats().allocated;
+    result.pinned_peak = pinned_peak_;
+    result.exposed_copy = types::Nanoseconds{counters.exposed_copy};
+    result.host_bound = types::Nanoseconds{counters.host_bound};
+    for (std::size_t i = 0; i < counters.busy.size(); ++i) result.busy[i] = types::Nanoseconds{counters.busy[i]};
+    for (std::size_t i = 0; i < 2; ++i) {
+        result.copy_busy[i] = types::Nanoseconds{counters.copy_busy[i]};
+        result.copied[i] = Bytes{counters.copied[i]};
+    }
+    result.operations = executed_;
+    result.device_allocation_calls = allocator_.stats().device_allocations - device_calls_before_;
+    return result;
+}
+
+StageTimeline RankSimulator::take_timeline() {
+    StageTimeline timeline;
+    timeline.memory = std::move(samples_);
+    timeline.entries.reserve(finished_.size());
+    for (const FinishedWork& work : finished_)
+        timeline.entries.push_back({static_cast<std::uint32_t>(work.tag >> kTagShift),
+                                    static_cast<std::uint32_t>(work.tag & ((1U << kTagShift) - 1)), work.stream,
+                                    types::SimTime{types::Nanoseconds{work.start - stage_begin_}},
+                                    types::SimTime{types::Nanoseconds{work.end - stage_begin_}}});
+    return timeline;
+}
+
+// -----------------------------------------------------------------------------------------------------------
+// operations
+
+std::uint32_t RankSimulator::frame_of(program::Scope scope) const {
+    return program_.scope_frames[(*sequence_)[instance_].frames_begin + scope];
+}
+
+std::uint32_t RankSimulator::slot_of(const Operation& operation) const {
+    return program_.frame_slots[frame_of(operation.scope)] + operation.slot;
+}
+
+std::uint32_t RankSimulator::event_of(const Operation& operation) const {
+    return program_.frame_events[frame_of(operation.scope)] + operation.slot;
+}
+
+/// Result: false if a neighbour has to move first; the operation has then had no effect and is tried again.
+bool RankSimulator::execute(const Operation& operation) {
+    switch (operation.kind) {
+        case OperationKind::compute:
+        case OperationKind::copy:
+        case OperationKind::collective:
+        case OperationKind::peer_transfer: return launch(operation);
+        case OperationKind::allocate: return allocate(operation);
+        case OperationKind::free: free_slot(operation); return true;
+        case OperationKind::record_stream:
+            allocator_.record_stream(static_cast<memory::BlockHandle>(slots_[slot_of(operation)] - 1),
+                                     static_cast<memory::Stream>(operation.stream));
+            return true;
+        case OperationKind::event_record: record_event(operation); return true;
+        case OperationKind::event_wait: wait_event(operation); return true;
+        case OperationKind::stream_wait: stream_wait(operation); return true;
+        case OperationKind::pinned_acquire: acquire_pinned(operation); return true;
+        case OperationKind::pinned_release: {
+            std::uint32_t& slot = slots_[slot_of(operation)];
+            STOWAGE_CHECK(slot != 0, "pinned memory released twice");
+            pinned_.release(static_cast<memory::PinnedHandle>(slot - 1));
+            slot = 0;
+            return true;
+        }
+        case OperationKind::stream_sync:
+        case OperationKind::device_sync: return synchronise(operation);
+    }
+    return true;
+}
+
+Tick RankSimulator::launch_cost(const Operation& operation) const {
+    const types::HostCosts& host = node_.host;
+    if (operation.kind == OperationKind::copy) return ticks(host.copy_launch);
+    if (operation.kind != OperationKind::compute) return ticks(host.kernel_launch);
+    const bool forward = operation.phase == layers::Phase::forward;
+    return ticks(host.kernel_launch + (forward ? host.framework_forward : host.framework_backward));
+}
+
+bool RankSimulator::launch(const Operation& operation) {
+    // A full launch queue holds the host until the device has taken something from it.
+    while (device_.pending(operation.stream) >= static_cast<std::size_t>(node_.host.launch_queue_depth)) {
+        if (!device_.advance_to(host_)) return false;
+        if (device_.pending(operation.stream) < static_cast<std::size_t>(node_.host.launch_queue_depth)) break;
+        if (!device_.advance_one()) return false;
+        host_ = std::max(host_, device_.now());
+    }
+    host_ += launch_cost(operation);
+    const std::uint64_t tag = static_cast<std::uint64_t>(instance_) << kTagShift | operation_;
+    const Tick length = ticks(operation.duration);
+    switch (operation.kind) {
+        case OperationKind::compute:
+            device_.compute(operation.stream, operation.kernel_class, length, host_, tag);
+            break;
+        case OperationKind::copy:
+            device_.copy(operation.stream, operation.direction, operation.bytes.count, length, host_, tag);
+            break;
+        case OperationKind::peer_transfer: {
+            PeerChannel* channel = channels_[operation.peer < 0 ? 0 : 1];
+            STOWAGE_CHECK(channel != nullptr, "a transfer with a stage that is not there");
+            device_.transfer(operation.stream, *channel, operation.peer < 0 ? 1 : 0, length, host_, tag);
+            break;
+        }
+        default: device_.communicate(operation.stream, length, host_, tag); break;
+    }
+    return true;
+}
+
+bool RankSimulator::allocate(const Operation& operation) {
+    // Only an allocator that holds blocks for other streams looks at the clock.
+    if (events_.outstanding() > 0 && !device_.advance_to(host_)) return false;
+    std::uint32_t& slot = slots_[slot_of(operation)];
+    STOWAGE_CHECK(slot == 0, "a slot is allocated twice");
+    const std::int64_t calls = allocator_.stats().device_allocations;
+    const auto block = allocator_.allocate(operation.bytes, static_cast<memory::Stream>(operation.stream));
+    STOWAGE_CHECK(block.has_value(), "unlimited device memory ran out");
+    slot = static_cast<std::uint32_t>(*block) + 1;
+    host_ += (allocator_.stats().device_allocations - calls) * ticks(node_.host.device_allocation_call);
+    if (options_.trace) sample_memory();
+    return true;
+}
+
+void RankSimulator::free_slot(const Operation& operation) {
+    std::uint32_t& slot = slots_[slot_of(operation)];
+    STOWAGE_CHECK(slot != 0, "a slot is freed that holds nothing");
+    allocator_.free(static_cast<memory::BlockHandle>(slot - 1));
+    slot = 0;
+    if (options_.trace) sample_memory();
+}
+
+void RankSimulator::sample_memory() {
+    const memory::AllocatorStats& stats = allocator_.stats();
+    const types::SimTime time{types::Nanoseconds{host_ - stage_begin_}};
+    if (!samples_.empty() && samples_.back().time == time) samples_.pop_back();
+    samples_.push_back({time, stats.allocated, stats.reserved, pinned_.stats().in_use});
+}
+
+void RankSimulator::record_event(const Operation& operation) {
+    host_ += ticks(node_.host.event_call);
+    program_events_[event_of(operation)] = static_cast<std::uint64_t>(device_.record(operation.stream, host_)) + 1;
+}
+
+void RankSimulator::wait_event(const Operation& operation) {
+    host_ += ticks(node_.host.event_call);
+    const std::uint64_t event = program_events_[event_of(operation)];
+    STOWAGE_CHECK(event != 0, "a wait for an event that was not recorded in this step");
+    device_.wait(operation.stream, static_cast<EventId>(event - 1), host_);
+}
+
+void RankSimulator::stream_wait(const Operation& operation) {
+    host_ += 2 * ticks(node_.host.event_call);
+    if (device_.pending(operation.other) == 0) return;
+    device_.wait(operation.stream, device_.record(operation.other, host_), host_);
+}
+
+void RankSimulator::acquire_pinned(const Operation& operation) {
+    const Bytes before = pinned_.stats().reserved;
+    const auto key = static_cast<memory::PinnedKey>(program_.pinned_keys[operation.detail]);
+    const auto buffer = pinned_.acquire(key, operation.bytes, operation.detail != 0);
+    slots_[slot_of(operation)] = static_cast<std::uint32_t>(buffer) + 1;
+    const Bytes grown = pinned_.stats().reserved - before;
+    pinned_peak_ = std::max(pinned_peak_, pinned_.stats().reserved);
+    host_ += static_cast<Tick>(types::in_gib(grown) * static_cast<double>(ticks(node_.host.pinned_allocation_per_gib)));
+}
+
+bool RankSimulator::synchronise(const Operation& operation) {
+    const bool all = operation.kind == OperationKind::device_sync;
+    if (!device_.advance_to(host_)) return false;
+    if (!(all ? device_.drain_all() : device_.drain(operation.stream))) return false;
+    host_ = std::max(host_, device_.now()) + ticks(node_.host.synchronize);
+    return true;
+}
+
+}  // namespace stowage::simulator

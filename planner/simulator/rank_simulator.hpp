@@ -1,0 +1,110 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "planner/memory/caching_allocator.hpp"
+#include "planner/memory/pinned_pool.hpp"
+#include "planner/program/step_program.hpp"
+#include "planner/program/timeline.hpp"
+#include "planner/simulator/peer_channel.hpp"
+#include "planner/simulator/virtual_device.hpp"
+#include "scenarios/types/hardware.hpp"
+
+namespace stowage::simulator {
+
+using program::OperationKind;
+using program::RunStage;
+using program::StageResult;
+using program::StageTimeline;
+using types::Bytes;
+
+/// What a simulation does beside the plain prediction.
+struct SimulationOptions {
+    bool interference = true;  ///< copies and kernels slow each other
+    bool trace = false;        ///< keep the timeline of the last stage
+};
+
+/// One rank: a host thread that walks the program, its device, its allocator and its pinned memory. Runs until it is
+/// done with a stage or needs a neighbour.
+class RankSimulator {
+public:
+    /// Keeps references to program and hardware. A channel is null where the rank has no neighbour.
+    RankSimulator(const program::StepProgram& program, const types::Node& node, const SimulationOptions& options,
+                  PeerChannel* previous, PeerChannel* next);
+
+    /// Starts a stage at `time`, at or after the end of the one before.
+    void begin(RunStage stage, Tick time);
+    /// Result: whether the stage is done; otherwise a neighbour has to move first.
+    /// Throws: std::logic_error if something but persistent memory is left at its end.
+    bool run();
+
+    /// Grows whenever `run` gets anywhere: operations issued, moments of the device passed, transfers reached.
+    [[nodiscard]] std::uint64_t progress() const { return static_cast<std::uint64_t>(executed_) + device_.moments(); }
+    /// When this rank was done with the stage.
+    [[nodiscard]] Tick finished_at() const { return host_; }
+    /// Of the last stage that was run.
+    [[nodiscard]] StageResult result() const;
+    [[nodiscard]] StageTimeline take_timeline();
+    [[nodiscard]] const memory::PinnedStats& pinned() const { return pinned_.stats(); }
+
+private:
+    /// Lets the allocator ask virtual time whether an event is complete.
+    class Events final : public memory::StreamEvents {
+    public:
+        explicit Events(RankSimulator& rank) : rank_(rank) {}
+        memory::EventHandle record(memory::Stream stream) override;
+        bool completed(memory::EventHandle event) override;
+        void wait_all() override;
+        [[nodiscard]] std::int64_t outstanding() const { return outstanding_; }
+
+    private:
+        RankSimulator& rank_;
+        std::int64_t outstanding_ = 0;
+    };
+
+    bool execute(const program::Operation& operation);
+    bool allocate(const program::Operation& operation);
+    bool launch(const program::Operation& operation);
+    void stream_wait(const program::Operation& operation);
+    void record_event(const program::Operation& operation);
+    void wait_event(const program::Operation& operation);
+    void acquire_pinned(const program::Operation& operation);
+    bool synchronise(const program::Operation& operation);
+    bool finish_stage();
+    void check_only_persistent_left() const;
+    void sample_memory();
+    void free_slot(const program::Operation& operation);
+
+    [[nodiscard]] std::uint32_t frame_of(program::Scope scope) const;
+    [[nodiscard]] std::uint32_t slot_of(const program::Operation& operation) const;
+    [[nodiscard]] std::uint32_t event_of(const program::Operation& operation) const;
+    [[nodiscard]] Tick launch_cost(const program::Operation& operation) const;
+
+    const program::StepProgram& program_;
+    const types::Node& node_;
+    SimulationOptions options_;
+    PeerChannel* channels_[2];
+    VirtualDevice device_;
+    memory::VirtualDeviceMemory device_memory_;
+    Events events_;
+    memory::CachingAllocator allocator_;
+    memory::PinnedPool pinned_;
+    std::vector<std::uint32_t> slots_;           ///< block or pinned handle of each slot, plus one; 0 is none
+    std::vector<std::uint64_t> program_events_;  ///< the last recording of each event, plus one; 0 is none
+
+    const std::vector<program::Instance>* sequence_ = nullptr;
+    std::size_t instance_ = 0;
+    std::size_t operation_ = 0;
+    Tick host_ = 0;
+    Tick stage_begin_ = 0;
+    std::int64_t executed_ = 0;
+    std::int64_t device_calls_before_ = 0;
+    Bytes pinned_peak_{};
+    std::vector<FinishedWork> finished_;
+    std::vector<program::MemorySample> samples_;
+};
+
+}  // namespace stowage::simulator

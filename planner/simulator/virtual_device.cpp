@@ -1,0 +1,312 @@
+#include "planner/simulator/virtual_device.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "scenarios/types/check.hpp"
+
+namespace stowage::simulator {
+namespace {
+
+constexpr int number(Stream stream) { return static_cast<int>(stream); }
+constexpr std::uint32_t bit(int stream) { return 1U << static_cast<unsigned>(stream); }
+
+/// Calls `act` for each set bit, lowest first.
+template <class Act>
+void for_each_bit(std::uint32_t mask, Act&& act) {
+    for (; mask != 0; mask &= mask - 1) act(std::countr_zero(mask));
+}
+
+constexpr std::uint32_t kCopyStreams = bit(number(Stream::d2h)) | bit(number(Stream::h2d));
+
+}  // namespace
+
+VirtualDevice::VirtualDevice(const types::CopyEngines& engines, bool interference) {
+    auto slowed = [&](double slowdown) {
+        return interference ? static_cast<std::int64_t>(std::llround(static_cast<double>(kFull) / (1 + slowdown)))
+                            : kFull;
+    };
+    for (int kind = 0; kind < types::kKernelClassCount; ++kind) {
+        const types::Slowdown& slowdown = engines.slowdown[kind];
+        kernel_speed_[static_cast<std::size_t>(kind)] = {kFull, slowed(slowdown.under_d2h), slowed(slowdown.under_h2d),
+                                                         slowed(slowdown.under_both)};
+    }
+    auto shared = [&](double share) {
+        return interference ? static_cast<std::int64_t>(std::llround(static_cast<double>(kFull) * share)) : kFull;
+    };
+    copy_speed_[0] = {kFull, shared(engines.duplex_device_to_host)};
+    copy_speed_[1] = {kFull, shared(engines.duplex_host_to_device)};
+}
+
+// --------------------------------------------------------------------------------------------------------------
+// issuing
+
+VirtualDevice::Item& VirtualDevice::push(Stream stream, Kind kind, Tick issued) {
+    Queue& queue = queues_[program::index(stream)];
+    if (queue.empty()) {
+        queue.items.clear();
+        queue.head = 0;
+    }
+    STOWAGE_CHECK(issued >= now_, "the host issues in the past of its device");
+    queued_ |= bit(number(stream));
+    Item& item = queue.items.emplace_back();
+    item.kind = kind;
+    item.issued = issued;
+    return item;
+}
+
+void VirtualDevice::compute(Stream stream, types::KernelClass kind, Tick length, Tick issued, std::uint64_t tag) {
+    Item& item = push(stream, Kind::compute, issued);
+    item.length = length;
+    item.tag_or_event = tag;
+    item.detail = static_cast<std::uint8_t>(kind);
+}
+
+void VirtualDevice::copy(Stream stream, Direction direction, std::int64_t bytes, Tick length, Tick issued,
+                         std::uint64_t tag) {
+    Item& item = push(stream, Kind::copy, issued);
+    item.length = length;
+    item.tag_or_event = tag;
+    item.bytes = bytes;
+    item.detail = static_cast<std::uint8_t>(direction);
+}
+
+void VirtualDevice::communicate(Stream stream, Tick length, Tick issued, std::uint64_t tag) {
+    Item& item = push(stream, Kind::communicate, issued);
+    item.length = length;
+    item.tag_or_event = tag;
+}
+
+void VirtualDevice::transfer(Stream stream, PeerChannel& channel, int side, Tick length, Tick issued,
+                             std::uint64_t tag) {
+    Item& item = push(stream, Kind::transfer, issued);
+    item.length = length;
+    item.tag_or_event = tag;
+    item.channel = &channel;
+    item.detail = static_cast<std::uint8_t>(side);
+}
+
+EventId VirtualDevice::record(Stream stream, Tick issued) {
+    const std::uint64_t event = events_base_ + events_.size();
+    events_.push_back({-1, stream});
+    push(stream, Kind::record, issued).tag_or_event = event;
+    return static_cast<EventId>(event);
+}
+
+void VirtualDevice::wait(Stream stream, EventId event, Tick issued) {
+    push(stream, Kind::wait, issued).tag_or_event = static_cast<std::uint64_t>(event);
+}
+
+// -------------------------------------------------------------------------------------------------------------- asking
+
+bool VirtualDevice::completed(EventId event) const {
+    const auto handle = static_cast<std::uint64_t>(event);
+    return handle < events_base_ || events_[handle - events_base_].time >= 0;
+}
+
+std::size_t VirtualDevice::pending(Stream stream) const {
+    const bool running = (active_ & bit(number(stream))) != 0;
+    return queues_[program::index(stream)].size() + (running ? 1 : 0);
+}
+
+void VirtualDevice::forget_events() {
+    STOWAGE_CHECK(idle(), "events are forgotten only while nothing waits for them");
+    events_base_ += events_.size();
+    events_.clear();
+}
+
+bool VirtualDevice::advance_to(Tick time) {
+    if (time <= now_ && queued_ == 0) return true;
+    return run(std::max(time, now_), 0);
+}
+
+bool VirtualDevice::advance_one() {
+    if (!settle()) return false;
+    if (speeds_stale_) update_speeds();
+    const Tick next = next_moment();
+    return next == kNever || run(next, 0);
+}
+
+bool VirtualDevice::drain(Stream stream) { return run(kNever, bit(number(stream))); }
+
+bool VirtualDevice::drain_all() {
+    host_waits_ = true;
+    const bool done = run(kNever, bit(program::kStreamCount) - 1);
+    host_waits_ = false;
+    return done;
+}
+
+// --------------------------------------------------------------------------------------------------------- moving time
+
+bool VirtualDevice::run(Tick limit, std::uint32_t until_drained) {
+    for (;;) {
+        if (!settle()) return false;
+        if (until_drained != 0 && ((active_ | queued_) & until_drained) == 0) return true;
+        if (speeds_stale_) update_speeds();
+        const Tick next = std::min(next_moment(), limit);
+        STOWAGE_CHECK(next != kNever, "a stream waits for an event that nothing will reach");
+        STOWAGE_CHECK(next >= now_, "time goes back");
+        account(next);
+        now_ = next;
+        ++moments_;
+        bool finished_one = false;
+        for_each_bit(active_, [&](int stream) {
+            if (running_[static_cast<std::size_t>(stream)].finish > now_) return;
+            finish(stream);
+            finished_one = true;
+        });
+        if (now_ == limit && !finished_one) return true;
+    }
+}
+
+/// Starts all that can start now. Result: false if a transfer waits for its partner.
+bool VirtualDevice::settle() {
+    blocked_ = false;
+    bool again = true;
+    while (again) {
+        again = false;
+        for_each_bit(queued_ & ~active_, [&](int stream) { again = settle_stream(stream) || again; });
+    }
+    return !blocked_;
+}
+
+/// Result: whether an event was recorded, which may release another stream.
+bool VirtualDevice::settle_stream(int stream) {
+    Queue& queue = queues_[static_cast<std::size_t>(stream)];
+    bool recorded = false;
+    while (!queue.empty()) {
+        Item& item = queue.items[queue.head];
+        if (item.issued > now_) break;
+        if (item.kind == Kind::record) {
+            events_[item.tag_or_event - events_base_].time = now_;
+            recorded = true;
+            pop(stream);
+        } else if (item.kind == Kind::wait) {
+            if (!completed(static_cast<EventId>(item.tag_or_event))) break;
+            pop(stream);
+        } else if (item.kind == Kind::transfer) {
+            if (!start_transfer(item)) break;
+            start(stream, item);
+            break;
+        } else {
+            start(stream, item);
+            break;
+        }
+    }
+    return recorded;
+}
+
+/// Posts the transfer and, once the partner has posted, turns its length into the time from now to its end.
+bool VirtualDevice::start_transfer(Item& item) {
+    if (!item.posted) {
+        item.call = item.channel->post(item.detail, now_);
+        item.posted = true;
+        ++moments_;
+    }
+    const auto partner = item.channel->partner_time(item.detail, item.call);
+    if (!partner) {
+        blocked_ = true;
+        return false;
+    }
+    item.length += std::max<Tick>(*partner - now_, 0);
+    return true;
+}
+
+void VirtualDevice::start(int stream, const Item& item) {
+    Running& running = running_[static_cast<std::size_t>(stream)];
+    running.item = item;
+    running.start = now_;
+    running.remaining = item.length << kShift;
+    running.updated = now_;
+    active_ |= bit(stream);
+    if (item.kind == Kind::copy) {
+        ++copies_[item.detail];
+        speeds_stale_ = true;
+    }
+    set_speed(running);
+    pop(stream);
+}
+
+void VirtualDevice::pop(int stream) {
+    Queue& queue = queues_[static_cast<std::size_t>(stream)];
+    ++queue.head;
+    if (queue.empty()) queued_ &= ~bit(stream);
+}
+
+std::int64_t VirtualDevice::speed_of(const Item& item) const {
+    if (item.kind == Kind::copy) {
+        const auto direction = static_cast<std::size_t>(item.detail);
+        return copy_speed_[direction][copies_[1 - direction] > 0 ? 1 : 0] / copies_[direction];
+    }
+    if (item.kind != Kind::compute) return kFull;
+    return kernel_speed_[item.detail][(copies_[0] > 0 ? 1U : 0U) + (copies_[1] > 0 ? 2U : 0U)];
+}
+
+/// Brings what is left of a piece up to now and sets how fast it goes on.
+void VirtualDevice::set_speed(Running& running) {
+    running.remaining -= running.speed * (now_ - running.updated);
+    running.updated = now_;
+    running.speed = speed_of(running.item);
+    const std::int64_t left = running.speed == kFull ? (running.remaining + kFull - 1) >> kShift
+                                                     : (running.remaining + running.speed - 1) / running.speed;
+    running.finish = now_ + left;
+}
+
+void VirtualDevice::update_speeds() {
+    speeds_stale_ = false;
+    for_each_bit(active_, [&](int stream) { set_speed(running_[static_cast<std::size_t>(stream)]); });
+}
+
+Tick VirtualDevice::next_moment() const {
+    Tick next = kNever;
+    for_each_bit(active_,
+                 [&](int stream) { next = std::min(next, running_[static_cast<std::size_t>(stream)].finish); });
+    for_each_bit(queued_ & ~active_, [&](int stream) {
+        const Queue& queue = queues_[static_cast<std::size_t>(stream)];
+        const Tick issued = queue.items[queue.head].issued;
+        if (issued > now_) next = std::min(next, issued);
+    });
+    return next;
+}
+
+bool VirtualDevice::main_waits_for_copy() const {
+    constexpr auto kMain = static_cast<std::size_t>(Stream::main);
+    if ((active_ & bit(number(Stream::main))) != 0) return running_[kMain].item.kind == Kind::copy;
+    const Queue& queue = queues_[kMain];
+    if (queue.empty()) return host_waits_ && (active_ & ~kCopyStreams) == 0 && (active_ & kCopyStreams) != 0;
+    const Item& head = queue.items[queue.head];
+    if (head.kind != Kind::wait || head.issued > now_) return false;
+    return (bit(number(events_[head.tag_or_event - events_base_].source)) & kCopyStreams) != 0;
+}
+
+void VirtualDevice::account(Tick until) {
+    const Tick passed = until - now_;
+    if (passed == 0) return;
+    if (main_waits_for_copy()) counters_.exposed_copy += passed;
+    const bool main_starved =
+        ((active_ | queued_) & bit(number(Stream::main))) == 0 ||
+        ((active_ & bit(number(Stream::main))) == 0 && queues_[0].items[queues_[0].head].issued > now_);
+    if (main_starved && active_ == 0) counters_.host_bound += passed;
+}
+
+void VirtualDevice::finish(int stream) {
+    Running& running = running_[static_cast<std::size_t>(stream)];
+    const Tick taken = now_ - running.start;
+    STOWAGE_CHECK(taken >= running.item.length, "work ran faster than it can");
+    counters_.busy[static_cast<std::size_t>(stream)] += taken;
+    if (running.item.kind == Kind::copy) {
+        counters_.copy_busy[running.item.detail] += taken;
+        counters_.copy_alone[running.item.detail] += running.item.length;
+        counters_.copied[running.item.detail] += running.item.bytes;
+    }
+    if (finished_ != nullptr)
+        finished_->push_back({running.item.tag_or_event, static_cast<Stream>(stream), running.start, now_});
+    active_ &= ~bit(stream);
+    if (running.item.kind == Kind::copy) {
+        --copies_[running.item.detail];
+        speeds_stale_ = true;
+    }
+}
+
+}  // namespace stowage::simulator
