@@ -1,0 +1,115 @@
+#include "planner/layers/inventory.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "planner/layers/dimensions.hpp"
+#include "planner/layers/megatron_stage.hpp"
+
+namespace stowage::layers {
+namespace {
+
+bool saved_outside(const LayerScript& script, Slot slot, Module module) {
+    return std::any_of(script.saved.begin(), script.saved.end(),
+                       [&](const SavedTensor& saved) { return saved.tensor == slot && saved.group != module; });
+}
+
+TensorGroup group_of(const LayerScript& script, const Step& commit) {
+    TensorGroup group{.module = commit.module, .tensors = {}, .copied = {}, .freed = {}};
+    std::set<Slot> gone;
+    for (const SavedTensor& saved : script.saved) {
+        if (saved.group != commit.module) continue;
+        const bool elsewhere = saved_outside(script, saved.tensor, commit.module);
+        group.tensors.push_back({saved.name, saved.shape, saved.type, saved.bytes(), saved.form, elsewhere});
+        group.copied += saved.bytes();
+        const auto& release = script.releases[commit.detail];
+        const bool released = std::find(release.begin(), release.end(), saved.tensor) != release.end();
+        if (released || !elsewhere) gone.insert(saved.tensor);
+    }
+    for (Slot slot : gone) group.freed += script.tensors[index(slot)].bytes();
+    return group;
+}
+
+/// Forward operations of the linears and of attention for one token of one layer, unsharded.
+double layer_flops_per_token(const types::Model& model, bool moe, std::int64_t sequence) {
+    const auto hidden = static_cast<double>(model.hidden_size);
+    const auto query = static_cast<double>(model.num_attention_heads * model.kv_channels);
+    const auto key = static_cast<double>(model.num_query_groups * model.kv_channels);
+    const double attention = 2 * hidden * (2 * query + 2 * key) + 2 * static_cast<double>(sequence) * query;
+    const auto width =
+        static_cast<double>(moe ? model.moe_router_topk * model.moe_ffn_hidden_size : model.ffn_hidden_size);
+    return attention + 2 * hidden * width * (model.gated() ? 3 : 2);
+}
+
+}  // namespace
+
+std::int64_t model_parameters(const types::Scenario& scenario) {
+    std::int64_t total = 0;
+    for (std::int64_t rank = 0; rank < scenario.parallel.pipeline_model_parallel_size; ++rank)
+        for (const Parameter& parameter : stage_parameters(build_megatron_stage(scenario, rank)))
+            total += parameter.model_elements;
+    return total;
+}
+
+std::int64_t rank_parameters(const StageLayers& stage) {
+    std::int64_t total = 0;
+    for (std::size_t script : stage.order)
+        for (const Parameter& parameter : stage.scripts[script].parameters) total += parameter.elements();
+    return total;
+}
+
+StateBytes state_bytes(const StageLayers& stage) {
+    StateBytes bytes;
+    for (const StateBuffer& state : stage.states) {
+        switch (state.what) {
+            case StateBuffer::What::weights: bytes.weights += state.bytes; break;
+            case StateBuffer::What::gradients: bytes.gradients += state.bytes; break;
+            case StateBuffer::What::optimizer: bytes.optimizer += state.bytes; break;
+            case StateBuffer::What::workspace: bytes.workspace += state.bytes; break;
+        }
+    }
+    return bytes;
+}
+
+FlopsByPart flops_by_part(const LayerScript& script) {
+    FlopsByPart result;
+    for (const auto* steps : {&script.forward, &script.backward})
+        for (const Step& step : *steps)
+            if (step.kind == StepKind::kernel) result[{step.part, step.phase}] += script.kernels[step.detail].flops;
+    return result;
+}
+
+double flops(const LayerScript& script, Phase phase) {
+    double total = 0;
+    for (const auto& [key, value] : flops_by_part(script))
+        if (key.second == phase) total += value;
+    return total;
+}
+
+std::vector<TensorGroup> tensor_groups(const LayerScript& script) {
+    std::vector<TensorGroup> groups;
+    for (const Step& step : script.forward)
+        if (step.kind == StepKind::commit) groups.push_back(group_of(script, step));
+    return groups;
+}
+
+Bytes saved_bytes(const LayerScript& script) {
+    std::set<Slot> storages;
+    for (const SavedTensor& saved : script.saved)
+        if (!script.tensors[index(saved.tensor)].persistent) storages.insert(saved.tensor);
+    Bytes total;
+    for (Slot slot : storages) total += script.tensors[index(slot)].bytes();
+    return total;
+}
+
+double model_flops_per_step(const types::Scenario& scenario) {
+    const types::Model& model = scenario.model;
+    double per_token = 2.0 * static_cast<double>(model.hidden_size) * static_cast<double>(padded_vocabulary(scenario));
+    for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
+        per_token += layer_flops_per_token(model, model.is_moe_layer(layer), scenario.batch.seq_length);
+    const auto tokens =
+        static_cast<double>(scenario.batch.global_batch_size) * static_cast<double>(scenario.batch.seq_length);
+    return 3 * tokens * per_token;
+}
+
+}  // namespace stowage::layers

@@ -1,0 +1,54 @@
+#pragma once
+
+// The two linears of a Transformer Engine layer under tensor parallelism.
+//
+// NormLinear (LayerNormLinear, split by columns): norm, then y = norm(x) W. With sequence parallelism the normed input
+// is gathered over the sequence for the GEMM and thrown away; the backward gathers it again for the weight gradient
+// and reduce-scatters the input's gradient. Without, the input's gradient is all-reduced.
+// RowLinear (split by rows): y = x W is a partial sum, reduce-scattered over the sequence or all-reduced.
+// Source: Transformer Engine, pytorch/module/layernorm_linear.py and linear.py.
+
+#include <optional>
+#include <string>
+
+#include "planner/layers/norm.hpp"
+
+namespace stowage::layers {
+
+/// Names, sizes and places of one linear. `width` is this rank's share of the sharded side.
+struct LinearSite {
+    std::string name;       ///< of the linear
+    std::string norm_name;  ///< of the norm fused into it (NormLinear only)
+    Part part{};
+    Part norm_part{};
+    std::int64_t width = 0;
+    bool bias = false;
+    std::optional<Module> group;
+};
+
+struct NormLinear {
+    SavedNorm norm;
+    SavedIndex normed{};
+    Slot output{};
+};
+
+/// `input` [local tokens, h] -> output [tokens, width], allocated and left to the caller.
+NormLinear norm_linear_forward(Writer& writer, const LinearSite& site, Slot input);
+/// Drops `gradient` [tokens, width] and fills `grad_input` [local tokens, h], which it allocates.
+void norm_linear_backward(Writer& writer, const LinearSite& site, const NormLinear& linear, Slot gradient,
+                          Slot grad_input);
+
+struct RowLinear {
+    SavedIndex input{};
+    Slot output{};
+};
+
+/// `input` [tokens, width] -> output [local tokens, h], allocated and left to the caller. `input` is not dropped.
+RowLinear row_linear_forward(Writer& writer, const LinearSite& site, Slot input);
+/// Returns the gradient of the input [tokens, width]; the incoming gradient [local tokens, h] is not dropped.
+Slot row_linear_backward(Writer& writer, const LinearSite& site, const RowLinear& linear);
+
+void norm_linear_parameters(Writer& writer, const LinearSite& site);
+void row_linear_parameters(Writer& writer, const LinearSite& site);
+
+}  // namespace stowage::layers

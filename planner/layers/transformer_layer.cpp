@@ -1,0 +1,95 @@
+#include "planner/layers/transformer_layer.hpp"
+
+#include "planner/layers/attention.hpp"
+#include "planner/layers/dense_mlp.hpp"
+#include "planner/layers/moe.hpp"
+#include "planner/layers/residual.hpp"
+
+namespace stowage::layers {
+namespace {
+
+/// Attention and its residual sum; `middle` is the residual stream between the two halves of the layer.
+struct AttentionHalf {
+    Attention attention;
+    ResidualSum sum;
+    Slot middle{};
+};
+
+AttentionHalf attention_half_forward(Writer& writer) {
+    AttentionHalf half;
+    writer.script.begin_forward(Part::attn_norm);
+    half.attention = attention_forward(writer, kInput);
+    half.middle = writer.script.tensor("residual.attention", writer.dim.hidden_shape());
+    half.sum = residual_forward(writer, "attention_sum", writer.model.add_bias_linear, half.middle);
+    writer.script.drop(half.attention.projection.output);
+    return half;
+}
+
+/// `gradient`: of the middle stream; dropped. Makes kGradInput.
+void attention_half_backward(Writer& writer, const AttentionHalf& half, Slot gradient) {
+    const std::optional<Slot> branch = residual_backward(writer, half.sum);
+    attention_backward(writer, half.attention, kGradInput);
+    if (branch) writer.script.drop(*branch);
+    join_gradients(writer, "attention_sum", gradient);
+}
+
+void set_boundary(Writer& writer) {
+    writer.script.boundary(writer.dim.hidden_shape(), writer.dim.hidden_shape(), DataType::bf16);
+}
+
+}  // namespace
+
+LayerScript dense_layer(const Dimensions& dimensions, const types::Model& model) {
+    ScriptBuilder script(ScriptKind::dense_layer, "dense layer");
+    Writer writer(script, dimensions, model);
+    set_boundary(writer);
+    attention_parameters(writer);
+    dense_mlp_parameters(writer);
+
+    const AttentionHalf half = attention_half_forward(writer);
+    const DenseMlp mlp = dense_mlp_forward(writer, half.middle);
+    const ResidualSum sum = residual_forward(writer, "mlp_sum", model.add_bias_linear, kOutput);
+    script.drop(mlp.fc2.output);
+    script.drop(half.middle);
+    script.drop(kInput);
+
+    script.begin_backward(Part::residual);
+    const std::optional<Slot> branch = residual_backward(writer, sum);
+    const Slot middle_gradient = script.tensor("residual.attention_gradient", dimensions.hidden_shape());
+    dense_mlp_backward(writer, mlp, middle_gradient);
+    if (branch) script.drop(*branch);
+    join_gradients(writer, "mlp_sum", kGradOutput);
+    attention_half_backward(writer, half, middle_gradient);
+    return script.build();
+}
+
+LayerScript moe_layer(const Dimensions& dimensions, const types::Model& model) {
+    ScriptBuilder script(ScriptKind::moe_layer, "MoE layer");
+    Writer writer(script, dimensions, model);
+    set_boundary(writer);
+    attention_parameters(writer);
+    moe_parameters(writer);
+
+    const AttentionHalf half = attention_half_forward(writer);
+    const Moe moe = moe_forward(writer, half.middle);
+    const ResidualSum sum = residual_forward(writer, "mlp_sum", false, kOutput);
+    script.part(Part::mlp_norm);
+    script.commit(Module::mlp_norm, {half.middle});
+    script.drop(moe.output);
+    script.drop(half.middle);
+    script.drop(kInput);
+
+    script.begin_backward(Part::mlp_norm);
+    script.commit(Module::mlp_norm);
+    const std::optional<Slot> branch = residual_backward(writer, sum);
+    const Slot middle_gradient = script.tensor("residual.attention_gradient", dimensions.hidden_shape());
+    moe_backward(writer, moe, middle_gradient);
+    if (branch) script.drop(*branch);
+    script.part(Part::mlp_norm);
+    script.start(Module::mlp_norm);
+    join_gradients(writer, "mlp_sum", kGradOutput);
+    attention_half_backward(writer, half, middle_gradient);
+    return script.build();
+}
+
+}  // namespace stowage::layers

@@ -1,0 +1,88 @@
+#include "planner/layers/writer.hpp"
+
+#include <functional>
+#include <numeric>
+#include <utility>
+
+namespace stowage::layers {
+namespace {
+
+std::int64_t product(const Shape& shape) {
+    return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>{});
+}
+
+double gemm_flops(std::int64_t m, std::int64_t n, std::int64_t k) {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+}
+
+}  // namespace
+
+Slot Writer::make(std::string name, Shape shape, DataType type) {
+    const Slot slot = script.tensor(std::move(name), std::move(shape), type);
+    script.allocate(slot);
+    return slot;
+}
+
+void Writer::gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k) {
+    grouped_gemm(std::move(name), m, n, k, 1);
+}
+
+void Writer::grouped_gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count) {
+    const Bytes traffic{2 * (m * k + count * k * n + m * n)};
+    script.kernel({std::move(name), KernelClass::gemm, gemm_flops(m, n, k), traffic, {}});
+}
+
+void Writer::weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k) {
+    grouped_weight_gradient(std::move(name), m, n, k, 1);
+}
+
+void Writer::grouped_weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k,
+                                     std::int64_t count) {
+    const Bytes traffic{2 * (m * n + m * k) + 8 * count * n * k};  // the fp32 sum is read and written
+    script.phase(Phase::weight_gradient);
+    script.kernel({std::move(name), KernelClass::gemm, gemm_flops(m, n, k), traffic, {}});
+    script.phase(Phase::backward);
+}
+
+void Writer::memory_kernel(std::string name, std::int64_t traffic) {
+    script.kernel({std::move(name), KernelClass::memory_bound, 0, Bytes{traffic}, {}});
+}
+
+void Writer::attention_kernel(std::string name, double flops, std::int64_t traffic) {
+    script.kernel({std::move(name), KernelClass::attention, flops, Bytes{traffic}, {}});
+}
+
+void Writer::accumulate_small_gradient(const std::string& name, Shape shape) {
+    const std::int64_t elements = product(shape);
+    const Slot gradient = make(name + ".gradient", std::move(shape));
+    script.phase(Phase::weight_gradient);
+    memory_kernel(name + ".accumulate", elements * (2 + 4 + 4));
+    script.phase(Phase::backward);
+    script.drop(gradient);
+}
+
+void Writer::tensor_collective(std::string name, CollectiveKind kind, std::int64_t elements, bool blocks_main) {
+    if (dim.tensor == 1) return;
+    script.collective({std::move(name), kind, CommGroup::tensor, Bytes{2 * elements}, blocks_main});
+}
+
+void Writer::collective(std::string name, CollectiveKind kind, CommGroup group, std::int64_t bytes) {
+    script.collective({std::move(name), kind, group, Bytes{bytes}, true});
+}
+
+void Writer::replicated_parameter(std::string name, Shape shape) {
+    const std::int64_t elements = product(shape);
+    script.parameter({std::move(name), std::move(shape), ParameterKind::dense, elements});
+}
+
+void Writer::sharded_parameter(std::string name, Shape shape) {
+    const std::int64_t elements = product(shape) * dim.tensor;
+    script.parameter({std::move(name), std::move(shape), ParameterKind::dense, elements});
+}
+
+void Writer::norm_parameters(const std::string& name, std::int64_t width) {
+    replicated_parameter(name + ".weight", {width});
+    if (model.normalization == types::Normalization::LayerNorm) replicated_parameter(name + ".bias", {width});
+}
+
+}  // namespace stowage::layers

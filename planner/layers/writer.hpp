@@ -1,0 +1,52 @@
+#pragma once
+
+// What the parts of a layer share: declaring and allocating in one go, kernels with their costs, and collectives that
+// vanish where their group has one rank. One Writer writes one script.
+
+#include <string>
+#include <vector>
+
+#include "planner/layers/dimensions.hpp"
+#include "planner/layers/layer_script.hpp"
+
+namespace stowage::layers {
+
+class Writer {
+public:
+    Writer(ScriptBuilder& builder, const Dimensions& dimensions, const types::Model& transformer)
+        : script(builder), dim(dimensions), model(transformer) {}
+
+    ScriptBuilder& script;
+    const Dimensions& dim;
+    const types::Model& model;
+
+    /// Declares a tensor and allocates it.
+    Slot make(std::string name, Shape shape, DataType type = DataType::bf16);
+
+    /// y[m, n] = a[m, k] b[k, n]: 2 m n k operations; every operand read or written once, bf16.
+    void gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k);
+    /// A weight gradient [n, k] summed over m tokens, added to the fp32 main gradient by the GEMM itself.
+    void weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k);
+    /// The same two for `count` equally wide matrices that share the m tokens (experts): operations as above, weights
+    /// read `count` times.
+    void grouped_gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count);
+    void grouped_weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count);
+    /// A kernel bound by memory; `traffic` is bytes read plus bytes written.
+    void memory_kernel(std::string name, std::int64_t traffic);
+    void attention_kernel(std::string name, double flops, std::int64_t traffic);
+    /// The bf16 gradient of a small parameter (norm, bias, router): made, added to the fp32 main gradient, dropped.
+    void accumulate_small_gradient(const std::string& name, Shape shape);
+
+    /// Over the tensor-parallel group; nothing with one rank.
+    void tensor_collective(std::string name, CollectiveKind kind, std::int64_t elements, bool blocks_main = true);
+    void collective(std::string name, CollectiveKind kind, CommGroup group, std::int64_t bytes);
+
+    /// Declares a parameter that every tensor-parallel rank holds whole.
+    void replicated_parameter(std::string name, Shape shape);
+    /// Declares a parameter split over the tensor-parallel ranks; `shape` is this rank's share.
+    void sharded_parameter(std::string name, Shape shape);
+    /// Scale of a norm over `width`, and its bias for LayerNorm.
+    void norm_parameters(const std::string& name, std::int64_t width);
+};
+
+}  // namespace stowage::layers

@@ -1,0 +1,106 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "planner/layers/inventory.hpp"
+#include "planner/layers/megatron_stage.hpp"
+#include "tests/planner/layers/replay.hpp"
+#include "tests/planner/layers/scenarios.hpp"
+
+namespace stowage::layers::testing {
+namespace {
+
+using types::Scenario;
+
+std::string joined(const std::vector<std::string>& names) {
+    std::string text;
+    for (const std::string& name : names) text += "\n  " + name;
+    return text;
+}
+
+struct Layout {
+    std::int64_t tensor, pipeline, expert, expert_tensor, data;
+    bool sequence_parallel;
+};
+
+void apply(Scenario& scenario, const Layout& layout) {
+    scenario.parallel.tensor_model_parallel_size = layout.tensor;
+    scenario.parallel.pipeline_model_parallel_size = layout.pipeline;
+    scenario.parallel.expert_model_parallel_size = scenario.model.has_experts() ? layout.expert : 1;
+    scenario.parallel.expert_tensor_parallel_size = layout.expert_tensor;
+    scenario.parallel.data_parallel_size = layout.data;
+    scenario.parallel.sequence_parallel = layout.sequence_parallel;
+}
+
+std::vector<Scenario> models() {
+    std::vector<Scenario> result{llama3_70b(), qwen3_30b_a3b(), small_gpt(), small_moe()};
+    Scenario grouped = small_gpt();  // grouped queries without rotary embedding
+    grouped.model.num_query_groups = 4;
+    result.push_back(grouped);
+    Scenario normed = small_gpt();  // norms over heads without grouped queries, no dropout, one sequence
+    normed.model.qk_layernorm = true;
+    normed.model.hidden_dropout = 0;
+    normed.batch.micro_batch_size = 1;
+    result.push_back(normed);
+    Scenario mixed = small_moe();  // dense and MoE layers
+    mixed.model.moe_layer_freq = {false, true, false, true, false, true, false, true};
+    mixed.model.activation = types::Activation::swiglu;
+    result.push_back(mixed);
+    return result;
+}
+
+/// Every model under every layout that it supports.
+std::vector<Scenario> grid() {
+    std::vector<Scenario> result;
+    for (const Scenario& model : models())
+        for (const Layout& layout :
+             {Layout{1, 1, 1, 1, 1, false}, Layout{2, 1, 1, 2, 1, true}, Layout{4, 2, 2, 2, 4, true},
+              Layout{1, 4, 4, 1, 4, false}, Layout{4, 1, 4, 1, 2, true}, Layout{2, 2, 1, 1, 1, false}}) {
+            Scenario scenario = model;
+            apply(scenario, layout);
+            if (scenario.model.has_experts() && layout.tensor > 1 && !layout.sequence_parallel) continue;
+            result.push_back(scenario);
+        }
+    return result;
+}
+
+TEST(References, NothingLeaksAndNothingIsUsedAfterItWasFreed) {
+    for (const Scenario& scenario : grid()) {
+        for (std::int64_t rank = 0; rank < scenario.parallel.pipeline_model_parallel_size; ++rank) {
+            const StageLayers stage = build_megatron_stage(scenario, rank);
+            Replay replay(stage);
+            replay.forward();
+            replay.backward();
+            EXPECT_TRUE(replay.faults().empty()) << joined(replay.faults());
+            EXPECT_EQ(replay.live(), Bytes{0}) << "alive:" << joined(replay.alive());
+        }
+    }
+}
+
+TEST(References, AfterForwardOnlyWhatIsSavedIsAlive) {
+    for (const Scenario& scenario : grid()) {
+        const StageLayers stage = build_megatron_stage(scenario, 0);
+        Replay replay(stage);
+        replay.forward();
+        Bytes expected;
+        for (std::size_t script : stage.order) expected += saved_bytes(stage.scripts[script]);
+        if (stage.pipeline_size > 1) expected += stage.boundary;  // the output on its way to the next stage
+        EXPECT_EQ(replay.live(), expected) << joined(replay.alive());
+    }
+}
+
+TEST(References, TheOptimizerDropsItsTemporaries) {
+    for (const Scenario& scenario : grid()) {
+        const StageLayers stage = build_megatron_stage(scenario, 0);
+        int open = 0;
+        for (const Step& step : stage.optimizer.forward) {
+            open += step.kind == StepKind::allocate ? 1 : 0;
+            open -= step.kind == StepKind::drop ? 1 : 0;
+        }
+        EXPECT_EQ(open, 0);
+    }
+}
+
+}  // namespace
+}  // namespace stowage::layers::testing
