@@ -1,0 +1,148 @@
+#include "planner/search/job.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "planner/layers/inventory.hpp"
+#include "planner/layers/megatron_stage.hpp"
+#include "planner/layers/support.hpp"
+#include "scenarios/types/check.hpp"
+
+namespace stowage::search {
+namespace {
+
+struct LoweredRanks {
+    std::vector<program::Lowered> ranks;
+    bool runs = true;
+};
+
+LoweredRanks lower_all(const Job& job, const OffloadChoice& choice) {
+    const program::Durations durations(job.scenario.hardware, job.scenario.parallel);
+    LoweredRanks lowered;
+    for (const layers::StageLayers& stage : job.stages) {
+        lowered.ranks.push_back(
+            program::lower(stage, job.scenario.microbatches(), choice, job.scenario.rules, durations));
+        if (lowered.ranks.back().chunk_mismatch) lowered.runs = false;
+    }
+    return lowered;
+}
+
+std::int64_t transformer_layers(const layers::StageLayers& stage) {
+    return std::count_if(stage.layer_numbers.begin(), stage.layer_numbers.end(),
+                         [](std::int64_t number) { return number >= 0; });
+}
+
+RankOutcome describe(const layers::StageLayers& stage, const program::Lowered& lowered,
+                     const simulator::RankPrediction& prediction) {
+    RankOutcome rank;
+    rank.pipeline_rank = stage.pipeline_rank;
+    rank.layers = transformer_layers(stage);
+    rank.static_bytes = layers::state_bytes(stage).total();
+    rank.record_peak_allocated = prediction.record.peak_allocated;
+    rank.record_peak_reserved = prediction.record.peak_reserved;
+    rank.steady_peak_allocated = prediction.steady.peak_allocated;
+    rank.steady_peak_reserved = prediction.steady.peak_reserved;
+    rank.pinned_host = prediction.pinned.reserved;
+    rank.step_time = prediction.steady.duration;
+    rank.compute = prediction.steady.busy[program::index(program::Stream::main)];
+    rank.exposed_copy = prediction.steady.exposed_copy;
+    rank.device_to_host_busy = prediction.steady.copy_busy[0];
+    rank.host_to_device_busy = prediction.steady.copy_busy[1];
+    rank.operations = prediction.steady.operations;
+    rank.offloaded = lowered.counts;
+    return rank;
+}
+
+Outcome finish(const Job& job, const OffloadChoice& choice, const LoweredRanks& lowered,
+               const simulator::Prediction& prediction) {
+    Outcome outcome;
+    outcome.choice = choice;
+    outcome.step_time = prediction.step_time;
+    outcome.record_time = prediction.record_time;
+    for (std::size_t i = 0; i < job.stages.size(); ++i) {
+        outcome.released_while_saved = outcome.released_while_saved || lowered.ranks[i].released_while_saved;
+        outcome.ranks.push_back(describe(job.stages[i], lowered.ranks[i], prediction.ranks[i]));
+    }
+    return outcome;
+}
+
+Outcome stopped(const OffloadChoice& choice) {
+    Outcome outcome;
+    outcome.choice = choice;
+    outcome.chunk_mismatch = true;
+    return outcome;
+}
+
+std::vector<const program::StepProgram*> programs_of(const LoweredRanks& lowered) {
+    std::vector<const program::StepProgram*> programs;
+    for (const program::Lowered& rank : lowered.ranks) programs.push_back(&rank.program);
+    return programs;
+}
+
+}  // namespace
+
+Job prepare(types::Scenario scenario) {
+    layers::require_supported(scenario);
+    Job job;
+    job.scenario = std::move(scenario);
+    for (std::int64_t rank = 0; rank < job.scenario.parallel.pipeline_model_parallel_size; ++rank)
+        job.stages.push_back(layers::build_megatron_stage(job.scenario, rank));
+    return job;
+}
+
+Bytes RankOutcome::offloaded_bytes() const {
+    return std::accumulate(offloaded.bytes.begin(), offloaded.bytes.end(), Bytes{});
+}
+
+const RankOutcome& Outcome::fullest_rank() const {
+    STOWAGE_CHECK(!ranks.empty(), "an outcome that runs has ranks");
+    return *std::max_element(ranks.begin(), ranks.end(), [](const RankOutcome& left, const RankOutcome& right) {
+        return left.peak_reserved() < right.peak_reserved();
+    });
+}
+
+Bytes Outcome::offloaded_bytes() const {
+    Bytes sum;
+    for (const RankOutcome& rank : ranks) sum += rank.offloaded_bytes();
+    return sum;
+}
+
+Outcome evaluate(const Job& job, const OffloadChoice& choice, const simulator::SimulationOptions& options) {
+    const LoweredRanks lowered = lower_all(job, choice);
+    if (!lowered.runs) return stopped(choice);
+    return finish(job, choice, lowered, simulator::simulate(programs_of(lowered), job.scenario.hardware.node, options));
+}
+
+TracedOutcome evaluate_traced(const Job& job, const OffloadChoice& choice) {
+    LoweredRanks lowered = lower_all(job, choice);
+    TracedOutcome traced;
+    if (!lowered.runs) {
+        traced.outcome = stopped(choice);
+        return traced;
+    }
+    simulator::Prediction prediction =
+        simulator::simulate(programs_of(lowered), job.scenario.hardware.node, {.interference = true, .trace = true});
+    traced.outcome = finish(job, choice, lowered, prediction);
+    for (std::size_t i = 0; i < lowered.ranks.size(); ++i) {
+        traced.programs.push_back(std::move(lowered.ranks[i].program));
+        traced.timelines.push_back(std::move(prediction.ranks[i].timeline));
+    }
+    return traced;
+}
+
+Bytes pinned_on_fullest_node(const Job& job, const Outcome& outcome) {
+    const types::ParallelLayout& layout = job.scenario.parallel;
+    const std::int64_t per_stage = layout.world_size() / layout.pipeline_model_parallel_size;
+    const std::int64_t per_node = job.scenario.hardware.node.gpus_per_node;
+    Bytes fullest;
+    for (std::int64_t first = 0; first < layout.world_size(); first += per_node) {
+        Bytes node;
+        for (std::int64_t rank = first; rank < std::min(first + per_node, layout.world_size()); ++rank)
+            node += outcome.ranks[static_cast<std::size_t>(rank / per_stage)].pinned_host;
+        fullest = std::max(fullest, node);
+    }
+    return fullest;
+}
+
+}  // namespace stowage::search

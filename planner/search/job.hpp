@@ -1,0 +1,84 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "planner/layers/layer_script.hpp"
+#include "planner/program/durations.hpp"
+#include "planner/program/lowering.hpp"
+#include "planner/simulator/simulator.hpp"
+#include "scenarios/types/offload_choice.hpp"
+#include "scenarios/types/scenario.hpp"
+
+namespace stowage::search {
+
+using types::Bytes;
+using types::Nanoseconds;
+using types::OffloadChoice;
+
+/// A scenario made ready: the layers of every pipeline rank, built once and lowered again for each choice.
+struct Job {
+    types::Scenario scenario;
+    std::vector<layers::StageLayers> stages;  ///< by pipeline rank
+};
+
+/// Throws: types::UnsupportedError naming everything in the scenario that this version cannot plan.
+Job prepare(types::Scenario scenario);
+
+/// What one choice costs one pipeline rank.
+struct RankOutcome {
+    std::int64_t pipeline_rank = 0;
+    std::int64_t layers = 0;        ///< transformer layers of the stage
+    Bytes static_bytes{};           ///< weights, gradients, optimizer states, workspaces
+    Bytes record_peak_allocated{};  ///< the first iteration, in which everything moves
+    Bytes record_peak_reserved{};
+    Bytes steady_peak_allocated{};
+    Bytes steady_peak_reserved{};
+    Bytes pinned_host{};          ///< pinned memory taken from the system
+    Nanoseconds step_time{0};     ///< until this rank is done
+    Nanoseconds compute{0};       ///< its main stream busy
+    Nanoseconds exposed_copy{0};  ///< its main stream idle for a copy
+    Nanoseconds device_to_host_busy{0};
+    Nanoseconds host_to_device_busy{0};
+    std::int64_t operations = 0;
+    program::OffloadCounts offloaded;
+
+    [[nodiscard]] Bytes peak_allocated() const { return std::max(record_peak_allocated, steady_peak_allocated); }
+    [[nodiscard]] Bytes peak_reserved() const { return std::max(record_peak_reserved, steady_peak_reserved); }
+    [[nodiscard]] Bytes offloaded_bytes() const;
+};
+
+/// What one choice costs.
+struct Outcome {
+    OffloadChoice choice;
+    Nanoseconds step_time{0};
+    Nanoseconds record_time{0};
+    std::vector<RankOutcome> ranks;
+    bool chunk_mismatch = false;        ///< Megatron stops in the second iteration (H3): nothing below is valid
+    bool released_while_saved = false;  ///< Megatron fails in backward: a forced release empties a tensor still needed
+
+    [[nodiscard]] bool runs() const { return !chunk_mismatch && !released_while_saved; }
+    /// The rank with the highest reserved peak.
+    [[nodiscard]] const RankOutcome& fullest_rank() const;
+    [[nodiscard]] Bytes offloaded_bytes() const;
+};
+
+/// Lowers and simulates one choice on all pipeline ranks. A pure function of its arguments; safe to call from several
+/// threads.
+Outcome evaluate(const Job& job, const OffloadChoice& choice, const simulator::SimulationOptions& options = {});
+
+/// The same, keeping what a trace needs: the programs and the timelines of the last steady step.
+struct TracedOutcome {
+    Outcome outcome;
+    std::vector<program::StepProgram> programs;
+    std::vector<program::StageTimeline> timelines;
+};
+TracedOutcome evaluate_traced(const Job& job, const OffloadChoice& choice);
+
+/// Pinned bytes on the node that holds most: every global rank takes what its pipeline rank takes.
+Bytes pinned_on_fullest_node(const Job& job, const Outcome& outcome);
+
+}  // namespace stowage::search
