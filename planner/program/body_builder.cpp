@@ -17,6 +17,24 @@ void append(std::string& key, types::ModuleSet modules) {
     append(key, bits, 2);
 }
 
+void append(std::string& key, const std::array<std::optional<ReloadTarget>, types::kModuleCount>& targets) {
+    for (const auto& target : targets) {
+        append(key, target ? 1 : 0, 1);
+        if (!target) continue;
+        append(key, target->script, 2);
+        append(key, static_cast<std::uint64_t>(target->module), 1);
+        append(key, target->scope, 1);
+        append(key, target->empty ? 1 : 0, 1);
+    }
+}
+
+types::ModuleSet modules_of(const std::array<std::optional<ReloadTarget>, types::kModuleCount>& targets) {
+    types::ModuleSet modules;
+    for (std::size_t i = 0; i < targets.size(); ++i)
+        if (targets[i]) modules.insert(static_cast<types::Module>(i));
+    return modules;
+}
+
 std::string with_modules(std::string name, std::string_view what, types::ModuleSet modules) {
     return modules.empty() ? name : name + ", " + std::string(what) + " " + modules.joined();
 }
@@ -30,17 +48,9 @@ std::string body_key(std::size_t script, const ForwardDecisions& forward, const 
     append(key, forward.unmanaged);
     append(key, (forward.input_held ? 1U : 0U) + (backward != nullptr ? 2U : 0U), 1);
     if (backward == nullptr) return key;
-    append(key, backward->waits);
     append(key, backward->inline_read);
-    for (std::size_t module = 0; module < backward->targets.size(); ++module) {
-        const auto& target = backward->targets[module];
-        if (!target) continue;
-        append(key, module, 1);
-        append(key, target->script, 2);
-        append(key, static_cast<std::uint64_t>(target->module), 1);
-        append(key, target->scope, 1);
-        append(key, target->empty ? 1 : 0, 1);
-    }
+    append(key, backward->waits);
+    append(key, backward->targets);
     return key;
 }
 
@@ -83,7 +93,8 @@ Body BodyBuilder::backward(std::size_t script, const ForwardDecisions& forward_d
     BodyWriter writer(*this, stage_.scripts[script], layouts_[script]);
     writer.forward(forward_decisions, true);
     writer.backward(forward_decisions, decisions);
-    std::string name = with_modules(stage_.scripts[script].name + " backward", "waits for", decisions.waits);
+    std::string name =
+        with_modules(stage_.scripts[script].name + " backward", "waits for", modules_of(decisions.waits));
     return {with_modules(std::move(name), "reads inline", decisions.inline_read), writer.take()};
 }
 

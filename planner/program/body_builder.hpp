@@ -22,7 +22,7 @@ struct ForwardDecisions {
     friend bool operator==(const ForwardDecisions&, const ForwardDecisions&) = default;
 };
 
-/// One prefetch launched by the backward of a group.
+/// A group that the backward of another reloads or waits for.
 struct ReloadTarget {
     std::uint16_t script = 0;
     types::Module module{};
@@ -33,8 +33,10 @@ struct ReloadTarget {
 
 /// What it decided for the backward of that layer.
 struct BackwardDecisions {
-    types::ModuleSet waits;        ///< the main stream waits for the group's reload
     types::ModuleSet inline_read;  ///< the tensors are read inline on the main stream
+    /// By module of this layer: the group whose reload the main stream waits for, mostly the module's own.
+    std::array<std::optional<ReloadTarget>, types::kModuleCount> waits;
+    /// By module of this layer: the group that is prefetched at its end.
     std::array<std::optional<ReloadTarget>, types::kModuleCount> targets;
 };
 

@@ -220,8 +220,12 @@ void BodyWriter::backward(const ForwardDecisions& forward_decisions, const Backw
     for (const layers::Step& step : script_.backward) {
         common_step(step);
         const bool hooked = layout_.has_group(step.module) && !forward_decisions.unmanaged.contains(step.module);
-        if (step.kind == StepKind::commit && hooked && decisions.waits.contains(step.module))
-            emit({.kind = OperationKind::event_wait, .module = step.module, .slot = layout_.reload_event(step.module)});
+        if (step.kind == StepKind::commit && hooked)
+            if (const auto& awaited = decisions.waits[static_cast<std::size_t>(step.module)])
+                emit({.kind = OperationKind::event_wait,
+                      .module = awaited->module,
+                      .scope = awaited->scope,
+                      .slot = builder_.layout(awaited->script).reload_event(awaited->module)});
         if (step.kind == StepKind::start && hooked) {
             emit({.kind = OperationKind::stream_wait,
                   .stream = Stream::h2d,

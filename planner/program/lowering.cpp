@@ -31,10 +31,9 @@ std::vector<Step> hook_steps(const layers::LayerScript& script, const FrameLayou
         const bool hook = step.kind == StepKind::start || step.kind == StepKind::commit;
         if (hook && layout.has_group(step.module)) hooks.push_back(step);
         if (forward || step.kind != StepKind::read) continue;
-        const auto& group = script.saved[layers::index(step.saved)].group;
-        if (!group || !layout.has_group(*group)) continue;
+        if (!layout.is_movable(step.saved)) continue;  // it never left the device
         hooks.push_back(step);
-        hooks.back().module = *group;
+        hooks.back().module = *script.saved[layers::index(step.saved)].group;
     }
     return hooks;
 }
@@ -289,8 +288,9 @@ private:
         for (const Step& hook : backward_hooks_[script_at(position)]) {
             if (forward_decisions.unmanaged.contains(hook.module)) continue;
             const std::uint32_t group = group_number(position, hook.module);
-            if (hook.kind == StepKind::commit && manager_.commit_backward(chunk, group))
-                decisions.waits.insert(hook.module);
+            if (hook.kind == StepKind::commit)
+                if (const auto awaited = manager_.commit_backward(chunk, group))
+                    decisions.waits[static_cast<std::size_t>(hook.module)] = reach(*awaited, position);
             if (hook.kind == StepKind::read && manager_.read(chunk, group)) {
                 decisions.inline_read.insert(hook.module);
                 OffloadCounts& counts = result_.counts;
@@ -302,16 +302,27 @@ private:
         return decisions;
     }
 
+    /// How the backward of the layer at `position` reaches a group of the same microbatch; its own frame needs no
+    /// binding.
+    ReloadTarget reach(GroupRef ref, std::size_t position) {
+        const GroupSite& site = (*groups_)[ref.group];
+        const Scope scope = site.position == position ? kOwnFrame : scope_of(frames_.layer(ref.chunk, site.position));
+        return {static_cast<std::uint16_t>(script_at(site.position)), site.module, scope, false};
+    }
+
     std::optional<ReloadTarget> prefetch(std::uint32_t chunk) {
         const std::optional<GroupRef> group = manager_.start_backward(chunk);
         if (!group) return std::nullopt;
         const GroupSite& site = (*groups_)[group->group];
-        const std::uint32_t frame = frames_.layer(group->chunk, site.position);
+        return ReloadTarget{static_cast<std::uint16_t>(script_at(site.position)), site.module,
+                            scope_of(frames_.layer(group->chunk, site.position)), !manager_.prefetched(*group)};
+    }
+
+    Scope scope_of(std::uint32_t frame) {
         std::size_t number = 0;
         while (number < targets_.size() && targets_[number] != frame) ++number;
         if (number == targets_.size()) targets_.push_back(frame);
-        return ReloadTarget{static_cast<std::uint16_t>(script_at(site.position)), site.module,
-                            static_cast<Scope>(kFirstTarget + number), !manager_.prefetched(*group)};
+        return static_cast<Scope>(kFirstTarget + number);
     }
 
     void finish_counts() {

@@ -13,7 +13,7 @@ MegatronManager::MegatronManager(std::vector<std::shared_ptr<const ChunkGroups>>
     : backward_order_(std::move(backward_order)),
       pipeline_rank_(pipeline_rank),
       choice_(choice),
-      keeps_undecided_pending_(rules == types::RuleSet::pr_3219) {
+      keeps_undecided_pending_(rules == types::RuleSet::pr_3219 || rules == types::RuleSet::core_0_18) {
     STOWAGE_CHECK(choice_.fraction >= 0 && choice_.fraction <= 1, "a fraction lies between 0 and 1");
     STOWAGE_CHECK(backward_order_.size() == forward_chunks.size(), "every chunk has one place in the backward order");
     for (auto& sites : forward_chunks) {
@@ -130,7 +130,7 @@ bool MegatronManager::unmanaged(std::uint32_t chunk, std::uint32_t group) const 
     return chunks_[chunk].groups[group].unmanaged;
 }
 
-bool MegatronManager::commit_backward(std::uint32_t chunk, std::uint32_t group) {
+std::optional<GroupRef> MegatronManager::commit_backward(std::uint32_t chunk, std::uint32_t group) {
     const types::Module module = (*chunks_[chunk].sites)[group].module;
     if (backward_chunk_ != chunk) {
         do {
@@ -143,10 +143,10 @@ bool MegatronManager::commit_backward(std::uint32_t chunk, std::uint32_t group) 
     const auto found = std::find_if(current.loading.begin(), current.loading.end(), [&](std::uint32_t candidate) {
         return (*current.sites)[candidate].module == module;
     });
-    if (found == current.loading.end()) return false;
-    const bool own = *found == group;
+    if (found == current.loading.end()) return std::nullopt;
+    const GroupRef awaited{chunk, *found};
     current.loading.erase(found);
-    return own;
+    return awaited;
 }
 
 bool MegatronManager::read(std::uint32_t chunk, std::uint32_t group) {
@@ -169,9 +169,13 @@ std::optional<GroupRef> MegatronManager::start_backward(std::uint32_t chunk) {
     std::optional<GroupRef> target;
     if (!chunks_[chunk].reload.empty()) {
         target = reload_top(chunk);
-    } else if (backward_cursor_ < backward_order_.size()) {
-        const std::uint32_t next = backward_order_[backward_cursor_];
-        if (chunks_[next].started == chunks_[next].groups.size()) target = reload_top(next);
+    } else {
+        std::size_t next = backward_cursor_;
+        while (next < backward_order_.size() && chunks_[backward_order_[next]].groups.empty()) ++next;
+        if (next < backward_order_.size()) {
+            const Chunk& following = chunks_[backward_order_[next]];
+            if (following.started == following.groups.size()) target = reload_top(backward_order_[next]);
+        }
     }
     if (target) {
         Group& prefetched = chunks_[target->chunk].groups[target->group];

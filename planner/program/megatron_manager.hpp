@@ -65,8 +65,10 @@ public:
     /// Result: whether the forward of this group ran without the manager (it has no backward hooks then).
     [[nodiscard]] bool unmanaged(std::uint32_t chunk, std::uint32_t group) const;
 
-    /// Result: whether the main stream waits for a reload of this group.
-    bool commit_backward(std::uint32_t chunk, std::uint32_t group);
+    /// Result: the group whose reload the main stream waits for. Megatron looks for the oldest reload of the same
+    /// module in the chunk, so a group that never left waits for another layer's when reloads run ahead (fraction below
+    /// 1).
+    std::optional<GroupRef> commit_backward(std::uint32_t chunk, std::uint32_t group);
     /// A saved tensor of the group is needed. Result: whether it is still on the host and is read inline on the main
     /// stream.
     bool read(std::uint32_t chunk, std::uint32_t group);
