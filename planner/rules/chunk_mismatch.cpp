@@ -1,0 +1,114 @@
+#include "planner/rules/chunk_mismatch.hpp"
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "planner/rules/sites.hpp"
+
+namespace stowage::rules {
+namespace {
+
+using types::Module;
+
+/// The order in which groups end inside a layer; attn_norm ends after the attention it encloses, mlp_norm after the
+/// experts. Groups start in the order of the enumeration.
+constexpr std::array<Module, types::kModuleCount> kCommitOrder = {
+    Module::qkv_linear, Module::gdp_qkv,         Module::core_attn, Module::attn_proj, Module::attn_norm,
+    Module::expert_fc1, Module::fused_group_mlp, Module::moe_act,   Module::mlp_norm,
+};
+
+/// The groups of one chunk of a stage, layer by layer in the order of their starts.
+struct Group {
+    Module module{};
+    std::int64_t layer = 0;
+    bool offload = true;
+};
+using Chunk = std::vector<Group>;
+
+Chunk groups_of_stage(const types::Scenario& scenario, types::ModuleSet modules, std::int64_t first_layer,
+                      std::int64_t layers) {
+    Chunk chunk;
+    for (std::int64_t layer = first_layer; layer < first_layer + layers; ++layer)
+        for (const Module module : modules.list())
+            if (has_site(scenario.model, module, scenario.model.is_moe_layer(layer))) chunk.push_back({module, layer});
+    return chunk;
+}
+
+/// The last group of each name stays: by the static margin in the first chunk, by the last-group rule in any chunk
+/// whose backward comes next.
+void keep_last_of_each_name(Chunk& chunk) {
+    types::ModuleSet seen;
+    for (auto group = chunk.rbegin(); group != chunk.rend(); ++group) {
+        if (!seen.contains(group->module)) group->offload = false;
+        seen.insert(group->module);
+    }
+}
+
+void keep_by_fraction(Chunk& chunk, double fraction) {
+    std::int64_t eligible = 0;
+    for (const Group& group : chunk) eligible += group.offload ? 1 : 0;
+    auto kept = static_cast<std::int64_t>(static_cast<double>(eligible) * (1 - fraction));
+    for (auto group = chunk.rbegin(); group != chunk.rend() && kept > 0; ++group) {
+        if (!group->offload) continue;
+        group->offload = false;
+        --kept;
+    }
+}
+
+/// Whether the chunk reaches a point where groups have ended, all of them stayed, none is open, and more follow.
+bool jumps_too_early(const Chunk& chunk) {
+    std::size_t ended = 0;
+    for (std::size_t first = 0; first < chunk.size();) {
+        std::size_t end = first;
+        while (end < chunk.size() && chunk[end].layer == chunk[first].layer) ++end;
+        for (const Module module : kCommitOrder) {
+            for (std::size_t i = first; i < end; ++i) {
+                if (chunk[i].module != module) continue;
+                if (chunk[i].offload) return false;  // a reload waits from here to the backward
+                ++ended;
+                // The groups of attention and of the MLP start one after the other; an enclosing norm is open until its
+                // own end, which comes last in its half of the layer.
+                const bool attention = module < Module::mlp_norm || module == Module::gdp_qkv;
+                const Module enclosing = attention ? Module::attn_norm : Module::mlp_norm;
+                bool open = false;
+                for (std::size_t j = first; j < end; ++j) open |= chunk[j].module == enclosing && module != enclosing;
+                // moe_act starts before it ends and after expert_fc1 has ended: nothing else is open here.
+                if (!open && ended < chunk.size()) return true;
+            }
+        }
+        first = end;
+    }
+    return false;
+}
+
+bool stage_loses_count(const types::Scenario& scenario, const types::OffloadChoice& choice, const Chunk& stage,
+                       std::int64_t rank) {
+    Chunk first = stage;
+    keep_last_of_each_name(first);
+    if (rank > 0 && choice.delta_bytes_across_pp_ranks > 0 && !first.empty()) first.front().offload = false;
+    keep_by_fraction(first, choice.fraction);
+    Chunk other = stage;
+    keep_by_fraction(other, choice.fraction);
+    if (rank == scenario.parallel.pipeline_model_parallel_size - 1) keep_last_of_each_name(other);
+    const std::int64_t chunks = scenario.microbatches();
+    return (chunks > 1 && jumps_too_early(first)) || (chunks > 2 && jumps_too_early(other));
+}
+
+}  // namespace
+
+bool loses_count_of_chunks(const types::Scenario& scenario, const types::OffloadChoice& choice) {
+    if (choice.modules.empty() || scenario.microbatches() < 2) return false;
+    if (scenario.parallel.num_virtual_stages_per_pipeline_rank != 1) return false;
+    const auto layers = types::layers_per_stage(scenario.parallel, scenario.model.num_layers);
+    if (!layers) return false;
+    std::int64_t first_layer = 0;
+    for (std::size_t rank = 0; rank < layers->size(); ++rank) {
+        const Chunk stage = groups_of_stage(scenario, choice.modules, first_layer, (*layers)[rank]);
+        if (stage_loses_count(scenario, choice, stage, static_cast<std::int64_t>(rank))) return true;
+        first_layer += (*layers)[rank];
+    }
+    return false;
+}
+
+}  // namespace stowage::rules

@@ -1,0 +1,219 @@
+// The rules about offloading alone, one entry a rule.
+//
+// Not here, because the scenario language has no key for what they look at: O1 (cpu_offloading), O2 (the master switch;
+// no modules means off), O13 (paged stash), O14 (dispatcher backend), O15 (use_transformer_engine_op_fuser on), O16
+// (transformer_impl).
+
+#include "planner/rules/offload_rules.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "planner/rules/chunk_mismatch.hpp"
+#include "planner/rules/sites.hpp"
+
+namespace stowage::rules {
+namespace {
+
+using types::Module;
+using types::ModuleSet;
+using types::RecomputeModule;
+using types::RuleSet;
+using Offence = std::optional<std::string>;
+
+constexpr RuleSets kAll{RuleSet::pr_3219, RuleSet::core_0_18, RuleSet::core_0_19, RuleSet::main_2026_08, RuleSet::dev};
+constexpr RuleSets kSince019{RuleSet::core_0_19, RuleSet::main_2026_08, RuleSet::dev};
+constexpr ModuleSet kExperts{Module::expert_fc1, Module::moe_act, Module::fused_group_mlp};
+
+ModuleSet common(ModuleSet left, ModuleSet right) {
+    ModuleSet both;
+    for (const Module module : left.list())
+        if (right.contains(module)) both.insert(module);
+    return both;
+}
+
+Offence modules_if_any(ModuleSet modules) {
+    if (modules.empty()) return std::nullopt;
+    return fmt::format("offload_modules [{}]", modules.joined(", "));
+}
+
+Offence unknown_module(const Case& c) {
+    ModuleSet unknown;
+    for (const Module module : c.choice.modules.list())
+        if (!known_modules(c.scenario.rules).contains(module)) unknown.insert(module);
+    return modules_if_any(unknown);
+}
+
+Offence projection_without_attention(const Case& c) {
+    if (!c.choice.modules.contains(Module::attn_proj) || c.choice.modules.contains(Module::core_attn))
+        return std::nullopt;
+    return "offload_modules has attn_proj and not core_attn";
+}
+
+Offence recomputed_gdp_input(const Case& c) {
+    if (!c.choice.modules.contains(Module::gdp_qkv) || !c.scenario.recompute.selects(RecomputeModule::gdp_in_proj))
+        return std::nullopt;
+    return "offload_modules has gdp_qkv, recompute_modules has gdp_in_proj";
+}
+
+Offence recomputed_experts(const Case& c) {
+    const ModuleSet experts = common(c.choice.modules, kExperts);
+    if (experts.empty() || !c.scenario.recompute.selects(RecomputeModule::moe)) return std::nullopt;
+    return fmt::format("offload_modules [{}], recompute_modules has moe", experts.joined(", "));
+}
+
+Offence negative_minimum(const Case& c) {
+    if (!c.offloads() || c.choice.min_offloaded_tensor_size >= 0) return std::nullopt;
+    return fmt::format("min_offloaded_tensor_size is {}", c.choice.min_offloaded_tensor_size);
+}
+
+Offence fraction_out_of_range(const Case& c) {
+    if (!c.offloads() || (c.choice.fraction >= 0 && c.choice.fraction <= 1)) return std::nullopt;
+    return fmt::format("activation_offload_fraction is {}", c.choice.fraction);
+}
+
+Offence negative_delta(const Case& c) {
+    if (!c.offloads() || c.choice.delta_bytes_across_pp_ranks >= 0) return std::nullopt;
+    return fmt::format("delta_offload_bytes_across_pp_ranks is {}", c.choice.delta_bytes_across_pp_ranks);
+}
+
+/// The op fuser is off by default, and the scenario language cannot switch it on.
+Offence fused_group_without_fuser(const Case& c) {
+    return modules_if_any(common(c.choice.modules, {Module::fused_group_mlp}));
+}
+
+Offence fused_group_with_its_parts(const Case& c) {
+    const ModuleSet parts = common(c.choice.modules, {Module::expert_fc1, Module::moe_act});
+    if (parts.empty() || !c.choice.modules.contains(Module::fused_group_mlp)) return std::nullopt;
+    return fmt::format("offload_modules has fused_group_mlp and {}", parts.joined(", "));
+}
+
+Offence recomputed_hyper_connections(const Case& c) {
+    if (!c.scenario.recompute.selects(RecomputeModule::mhc)) return std::nullopt;
+    return modules_if_any(c.choice.modules);
+}
+
+Offence recomputed_hyper_connections_at_norms(const Case& c) {
+    if (!c.scenario.recompute.selects(RecomputeModule::mhc)) return std::nullopt;
+    return modules_if_any(common(c.choice.modules, {Module::attn_norm, Module::mlp_norm}));
+}
+
+Offence newer_engine_offload(const Case& c) {
+    const auto variable = c.scenario.env.find("NVTE_CPU_OFFLOAD_V1");
+    if (!c.offloads() || c.scenario.implementation != types::Implementation::megatron) return std::nullopt;
+    if (variable == c.scenario.env.end()) return "env does not set NVTE_CPU_OFFLOAD_V1";
+    if (variable->second == "1") return std::nullopt;
+    return fmt::format("env sets NVTE_CPU_OFFLOAD_V1 to '{}'", variable->second);
+}
+
+Offence negative_inflight_cap(const Case& c) {
+    const auto& cap = c.scenario.offload.fine_grained_offloading_max_inflight_offloads;
+    if (!c.offloads() || !cap || *cap >= 0) return std::nullopt;
+    if (c.scenario.cuda_graph.cuda_graph_impl == types::CudaGraphImpl::full_iteration) return std::nullopt;
+    return fmt::format("fine_grained_offloading_max_inflight_offloads is {}", *cap);
+}
+
+Offence delay_without_effect(const Case& c) {
+    if (!c.scenario.offload.delay_offload_until_cuda_graph.value_or(false)) return std::nullopt;
+    if (!c.offloads()) return "delay_offload_until_cuda_graph is true and offload_modules is empty";
+    if (c.scenario.cuda_graph.cuda_graph_impl != types::CudaGraphImpl::none) return std::nullopt;
+    return "delay_offload_until_cuda_graph is true and cuda_graph_impl is none";
+}
+
+Offence fused_norm_in_some_layers(const Case& c) {
+    const bool some =
+        c.choice.modules.contains(Module::mlp_norm) && has_site_anywhere(c.scenario.model, Module::mlp_norm);
+    std::int64_t fused = 0;
+    for (std::int64_t layer = 0; some && layer < c.scenario.model.num_layers; ++layer)
+        fused += has_site(c.scenario.model, Module::mlp_norm, c.scenario.model.is_moe_layer(layer)) ? 0 : 1;
+    if (fused == 0) return std::nullopt;
+    return fmt::format("offload_modules has mlp_norm, and {} of {} layers are dense", fused,
+                       c.scenario.model.num_layers);
+}
+
+Offence module_without_site(const Case& c) {
+    ModuleSet absent;
+    for (const Module module : c.choice.modules.list())
+        if (!has_site_anywhere(c.scenario.model, module)) absent.insert(module);
+    return modules_if_any(absent);
+}
+
+Offence chunk_mismatch(const Case& c) {
+    if (!loses_count_of_chunks(c.scenario, c.choice)) return std::nullopt;
+    return fmt::format("offload_modules [{}] with activation_offload_fraction {}", c.choice.modules.joined(", "),
+                       c.choice.fraction);
+}
+
+// Where a rule's first version is not on record for core-0.18, it is taken to have the rule: it only widens refusals to
+// values that mean nothing.
+constexpr std::array kRules = {
+    Rule{"O3", kAll, Severity::illegal, unknown_module, "This Megatron does not know the module.",
+         "Drop the module, or choose a rule set that has it.", "transformer_config.py, offload_modules"},
+    Rule{"O4", kAll, Severity::illegal, projection_without_attention,
+         "The projection's input is the attention's output, which the backward of the attention needs on the device.",
+         "Add core_attn to offload_modules, or drop attn_proj.", "transformer_config.py, offload_modules"},
+    Rule{"O5", RuleSets{RuleSet::main_2026_08, RuleSet::dev}, Severity::illegal, recomputed_gdp_input,
+         "The recomputation drops and rebuilds the input that the group would hold.",
+         "Drop gdp_qkv from offload_modules, or gdp_in_proj from recompute_modules.",
+         "transformer_config.py, offload_modules"},
+    Rule{"O6", kAll, Severity::illegal, recomputed_experts,
+         "The whole expert layer is inside a checkpoint, so nothing of the experts is saved.",
+         "Drop moe from recompute_modules, or the expert modules from offload_modules.",
+         "transformer_config.py, offload_modules"},
+    Rule{"O7", kAll, Severity::illegal, negative_minimum, "A tensor cannot have fewer than no elements.",
+         "Set min_offloaded_tensor_size to 0 or more.", "transformer_config.py, min_offloaded_tensor_size"},
+    Rule{"O8", kAll, Severity::illegal, fraction_out_of_range, "The fraction is a share of the groups, from 0 to 1.",
+         "Set activation_offload_fraction to a value from 0 to 1.",
+         "transformer_config.py, activation_offload_fraction"},
+    Rule{"O9", kAll, Severity::illegal, negative_delta, "A later pipeline rank cannot keep fewer than no bytes more.",
+         "Set delta_offload_bytes_across_pp_ranks to 0 or more.",
+         "transformer_config.py, delta_offload_bytes_across_pp_ranks"},
+    Rule{"O10", kSince019, Severity::illegal, fused_group_without_fuser,
+         "The group exists only with the op fuser of Transformer Engine, which is off.",
+         "Offload expert_fc1 and moe_act instead of fused_group_mlp.", "transformer_config.py, offload_modules"},
+    Rule{"O11", kSince019, Severity::illegal, fused_group_with_its_parts,
+         "fused_group_mlp is the group of expert_fc1 and moe_act together, and the two would move its tensors again.",
+         "Drop either fused_group_mlp, or expert_fc1 and moe_act.", "transformer_config.py, offload_modules"},
+    Rule{"O12", RuleSets{RuleSet::core_0_19, RuleSet::main_2026_08}, Severity::illegal, recomputed_hyper_connections,
+         "The recomputation of hyper-connections starts before the manager knows which chunk runs backward.",
+         "Drop mhc from recompute_modules, or offload nothing.", "transformer_config.py, recompute_modules"},
+    Rule{"O12", RuleSets{RuleSet::dev}, Severity::illegal, recomputed_hyper_connections_at_norms,
+         "The recomputation of hyper-connections starts before the manager knows which chunk runs backward.",
+         "Drop mhc from recompute_modules, or the norms from offload_modules.",
+         "transformer_config.py, recompute_modules"},
+    Rule{"O17", kAll, Severity::illegal, newer_engine_offload,
+         "Transformer Engine 2.10 and later would move weights too unless told to use its first offload path.",
+         "Set NVTE_CPU_OFFLOAD_V1 to 1 in env.", "training/arguments.py, fine_grained_activation_offloading"},
+    Rule{"O18", RuleSets{RuleSet::dev}, Severity::illegal, negative_inflight_cap,
+         "The cap is a number of copies in flight.",
+         "Set fine_grained_offloading_max_inflight_offloads to 0 or more, or to null for no cap.",
+         "transformer_config.py, fine_grained_offloading_max_inflight_offloads"},
+    Rule{"O18", RuleSets{RuleSet::core_0_18, RuleSet::core_0_19, RuleSet::main_2026_08}, Severity::hazard,
+         negative_inflight_cap,
+         "The value is accepted, and the first copy then waits for more copies than were made and stops the run.",
+         "Set fine_grained_offloading_max_inflight_offloads to 0 or more, or to null for no cap.",
+         "fine_grained_activation_offload.py, commit of a group"},
+    Rule{"O19", RuleSets{RuleSet::pr_3219, RuleSet::core_0_19, RuleSet::main_2026_08, RuleSet::dev},
+         Severity::legal_with_changes, delay_without_effect,
+         "Copies are delayed only between replays of graphs, and there are none, so the flag does nothing.",
+         "Set delay_offload_until_cuda_graph to false.", "fine_grained_activation_offload.py, replay mode"},
+    Rule{"D6", kAll, Severity::legal_with_changes, fused_norm_in_some_layers,
+         "The norm of a dense layer is part of its first linear, so nothing is offloaded for it there.",
+         "Nothing to change; count on the layers with experts only.", "core/models/gpt/gpt_layer_specs.py"},
+    Rule{"D10", kAll, Severity::legal_with_changes, module_without_site,
+         "No layer of this model has the module on its own, so nothing is offloaded for it.",
+         "Drop the module from offload_modules.", "core/models/gpt/gpt_layer_specs.py"},
+    Rule{"H3", RuleSets{RuleSet::core_0_19, RuleSet::main_2026_08, RuleSet::dev}, Severity::hazard, chunk_mismatch,
+         "The first groups of a microbatch all stay on the GPU, the manager takes the microbatch for finished, and the "
+         "second iteration stops with 'Chunk mismatch'.",
+         "Raise activation_offload_fraction until the first group of every microbatch moves, with "
+         "delta_offload_bytes_across_pp_ranks 0 and more than one layer on each pipeline rank.",
+         "fine_grained_activation_offload.py, finished chunks"},
+};
+
+}  // namespace
+
+std::span<const Rule> offload_rules() { return kRules; }
+
+}  // namespace stowage::rules

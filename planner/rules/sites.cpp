@@ -1,0 +1,40 @@
+#include "planner/rules/sites.hpp"
+
+#include <cstdint>
+
+namespace stowage::rules {
+
+using types::Module;
+using types::RuleSet;
+
+bool has_site(const types::Model& model, Module module, bool moe_layer) {
+    switch (module) {
+        case Module::qkv_linear:
+        case Module::core_attn:
+        case Module::attn_proj: return model.num_layers > 0;
+        case Module::mlp_norm:
+        case Module::expert_fc1:
+        case Module::moe_act: return moe_layer;
+        case Module::attn_norm:
+        case Module::fused_group_mlp:
+        case Module::gdp_qkv: return false;
+    }
+    return false;
+}
+
+bool has_site_anywhere(const types::Model& model, Module module) {
+    for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
+        if (has_site(model, module, model.is_moe_layer(layer))) return true;
+    return false;
+}
+
+types::ModuleSet known_modules(RuleSet set) {
+    types::ModuleSet known{Module::attn_norm, Module::qkv_linear, Module::core_attn, Module::attn_proj,
+                           Module::mlp_norm,  Module::expert_fc1, Module::moe_act};
+    const bool since_019 = set == RuleSet::core_0_19 || set == RuleSet::main_2026_08 || set == RuleSet::dev;
+    if (since_019) known.insert(Module::fused_group_mlp);
+    if (since_019 && set != RuleSet::core_0_19) known.insert(Module::gdp_qkv);
+    return known;
+}
+
+}  // namespace stowage::rules
