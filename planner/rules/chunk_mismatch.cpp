@@ -1,7 +1,9 @@
 #include "planner/rules/chunk_mismatch.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "planner/rules/sites.hpp"
@@ -56,28 +58,31 @@ void keep_by_fraction(Chunk& chunk, double fraction) {
     }
 }
 
+/// Whether one of the `layer`'s groups is open while `module` ends: the norm that encloses its half of the layer.
+bool inside_an_open_norm(std::span<const Group> layer, Module module) {
+    const bool attention = module < Module::mlp_norm || module == Module::gdp_qkv;
+    const Module norm = attention ? Module::attn_norm : Module::mlp_norm;
+    return module != norm && std::any_of(layer.begin(), layer.end(), [&](const Group& g) { return g.module == norm; });
+}
+
+std::span<const Group> layer_at(const Chunk& chunk, std::size_t first) {
+    std::size_t end = first;
+    while (end < chunk.size() && chunk[end].layer == chunk[first].layer) ++end;
+    return std::span(chunk).subspan(first, end - first);
+}
+
 /// Whether the chunk reaches a point where groups have ended, all of them stayed, none is open, and more follow.
 bool jumps_too_early(const Chunk& chunk) {
-    std::size_t ended = 0;
-    for (std::size_t first = 0; first < chunk.size();) {
-        std::size_t end = first;
-        while (end < chunk.size() && chunk[end].layer == chunk[first].layer) ++end;
+    for (std::size_t ended = 0; ended < chunk.size();) {
+        const std::span<const Group> layer = layer_at(chunk, ended);
         for (const Module module : kCommitOrder) {
-            for (std::size_t i = first; i < end; ++i) {
-                if (chunk[i].module != module) continue;
-                if (chunk[i].offload) return false;  // a reload waits from here to the backward
-                ++ended;
-                // The groups of attention and of the MLP start one after the other; an enclosing norm is open until its
-                // own end, which comes last in its half of the layer.
-                const bool attention = module < Module::mlp_norm || module == Module::gdp_qkv;
-                const Module enclosing = attention ? Module::attn_norm : Module::mlp_norm;
-                bool open = false;
-                for (std::size_t j = first; j < end; ++j) open |= chunk[j].module == enclosing && module != enclosing;
-                // moe_act starts before it ends and after expert_fc1 has ended: nothing else is open here.
-                if (!open && ended < chunk.size()) return true;
-            }
+            const auto group =
+                std::find_if(layer.begin(), layer.end(), [&](const Group& g) { return g.module == module; });
+            if (group == layer.end()) continue;
+            if (group->offload) return false;  // its reload waits from here to the backward
+            ++ended;
+            if (ended < chunk.size() && !inside_an_open_norm(layer, module)) return true;
         }
-        first = end;
     }
     return false;
 }

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "tests/planner/memory/seed.hpp"
 #include "tests/planner/memory/test_events.hpp"
+#include "tests/support/seed.hpp"
 
 namespace stowage::memory {
 namespace {
@@ -212,7 +212,7 @@ std::vector<Address> work_at_random(std::uint64_t seed, const AllocatorConfig& c
 class CachingAllocatorProperty : public testing::TestWithParam<AllocatorConfig> {};
 
 TEST_P(CachingAllocatorProperty, KeepsItsBooksAndRepeatsItself) {
-    const std::uint64_t seed = property_seed(20260802);
+    const std::uint64_t seed = tests::property_seed(20260802);
     EXPECT_EQ(work_at_random(seed, GetParam()), work_at_random(seed, GetParam()));
 }
 

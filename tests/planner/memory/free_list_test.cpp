@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "tests/planner/memory/seed.hpp"
+#include "tests/support/seed.hpp"
 
 namespace stowage::memory {
 namespace {
@@ -37,7 +37,7 @@ TEST(FreeList, RefusesToEraseWhatIsNotThere) {
 class FreeListProperty : public testing::TestWithParam<std::int64_t> {};
 
 TEST_P(FreeListProperty, BehavesAsAnOrderedSet) {
-    std::mt19937_64 random(property_seed(20260801));
+    std::mt19937_64 random(tests::property_seed(20260801));
     FreeList list;
     std::set<std::tuple<std::int64_t, Address, BlockIndex>> oracle;
     const auto size_below = [&] { return 512 * (1 + static_cast<std::int64_t>(random() % GetParam())); };

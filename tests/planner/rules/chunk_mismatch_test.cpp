@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
+#include "tests/support/manager_driver.hpp"
+#include "tests/support/seed.hpp"
+
 namespace stowage::rules {
 namespace {
 
@@ -55,6 +60,53 @@ TEST(ChunkMismatch, FollowsFromADeltaOnLaterRanks) {
         loses_count_of_chunks(job(8, 2, 4), {.modules = {Module::core_attn}, .delta_bytes_across_pp_ranks = 1}));
     EXPECT_FALSE(
         loses_count_of_chunks(job(8, 1, 4), {.modules = {Module::core_attn}, .delta_bytes_across_pp_ranks = 1}));
+}
+
+/// The hooks of a MoE layer that belong to `modules`.
+tests::LayerHooks hooks_of(ModuleSet modules) {
+    tests::LayerHooks hooks = tests::nested_moe(types::Bytes{1 << 21});
+    std::erase_if(hooks, [&](const tests::Hook& hook) { return !modules.contains(hook.module); });
+    return hooks;
+}
+
+/// Whether the manager itself, run over two iterations on every rank, loses count.
+bool manager_loses_count(const Scenario& scenario, const types::OffloadChoice& choice) {
+    const std::int64_t stages = scenario.parallel.pipeline_model_parallel_size;
+    const tests::ChunkLayers layers(static_cast<std::size_t>(scenario.model.num_layers / stages),
+                                    hooks_of(choice.modules));
+    for (std::int64_t rank = 0; rank < stages; ++rank) {
+        tests::ManagerDriver driver(tests::plain_pipeline(rank, stages, scenario.microbatches(), layers), choice,
+                                    types::RuleSet::main_2026_08);
+        driver.record();
+        driver.steady();
+        if (driver.manager().chunk_mismatch()) return true;
+    }
+    return false;
+}
+
+TEST(ChunkMismatch, IsWhereTheManagerItselfStops) {
+    std::mt19937_64 random(tests::property_seed(20260803));
+    const std::vector<Module> names = {Module::qkv_linear, Module::core_attn,  Module::attn_proj,
+                                       Module::mlp_norm,   Module::expert_fc1, Module::moe_act};
+    int losing = 0;
+    for (int round = 0; round < 2000; ++round) {
+        const auto pick = [&](std::uint64_t count) { return static_cast<std::int64_t>(random() % count); };
+        const std::int64_t stages = 1 + pick(3);
+        const Scenario scenario = job(stages * (1 + pick(4)), stages, 1 + pick(6));
+        types::OffloadChoice choice;
+        choice.fraction = static_cast<double>(pick(11)) / 10;
+        for (const Module module : names)
+            if (pick(3) == 0) choice.modules.insert(module);
+        if (choice.modules.empty()) continue;
+        choice.delta_bytes_across_pp_ranks = pick(2);
+        const bool predicted = loses_count_of_chunks(scenario, choice);
+        losing += predicted ? 1 : 0;
+        ASSERT_EQ(predicted, manager_loses_count(scenario, choice))
+            << choice.modules.joined() << ", fraction " << choice.fraction << ", delta "
+            << choice.delta_bytes_across_pp_ranks << ", " << scenario.model.num_layers << " layers on " << stages
+            << " stages, " << scenario.microbatches() << " microbatches";
+    }
+    EXPECT_GT(losing, 100);
 }
 
 }  // namespace

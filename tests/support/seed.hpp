@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <iostream>
 
-namespace stowage::memory {
+namespace stowage::tests {
 
 /// The seed of a property test: STOWAGE_SEED if set, else `fixed`. Printed, so that a failure can be repeated.
 inline std::uint64_t property_seed(std::uint64_t fixed) {
@@ -14,4 +14,4 @@ inline std::uint64_t property_seed(std::uint64_t fixed) {
     return seed;
 }
 
-}  // namespace stowage::memory
+}  // namespace stowage::tests
