@@ -1,1 +1,80 @@
+#include "planner/layers/support.hpp"
+
 #include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "scenarios/types/error.hpp"
+#include "tests/planner/layers/scenarios.hpp"
+
+namespace stowage::layers::testing {
+namespace {
+
+using types::Scenario;
+
+std::string refusal(const Scenario& scenario) {
+    try {
+        require_supported(scenario);
+    } catch (const types::UnsupportedError& error) {
+        return error.what();
+    }
+    return {};
+}
+
+TEST(Support, AcceptsTheShippedModels) {
+    for (const Scenario& scenario : {llama3_70b(), qwen3_30b_a3b(), qwen3_235b_a22b(), small_gpt(), small_moe()})
+        EXPECT_EQ(refusal(scenario), "");
+}
+
+TEST(Support, NamesAllMissingFeaturesAtOnce) {
+    Scenario scenario = llama3_70b();
+    scenario.parallel.context_parallel_size = 2;
+    scenario.precision = types::Precision::mxfp8;
+    scenario.recompute.recompute_granularity = types::RecomputeGranularity::selective;
+    scenario.cuda_graph.cuda_graph_impl = types::CudaGraphImpl::transformer_engine;
+    EXPECT_EQ(refusal(scenario),
+              "not supported by the layers of implementation megatron:\n"
+              "  - context_parallel_size: 2\n"
+              "  - precision: mxfp8\n"
+              "  - recompute_granularity: selective\n"
+              "  - cuda_graph_impl: transformer_engine");
+}
+
+TEST(Support, NamesEachFeatureThatIsMissing) {
+    const std::vector<std::pair<std::string, std::function<void(Scenario&)>>> cases{
+        {"implementation: stowage", [](Scenario& s) { s.implementation = types::Implementation::stowage; }},
+        {"num_virtual_stages_per_pipeline_rank: 2",
+         [](Scenario& s) { s.parallel.num_virtual_stages_per_pipeline_rank = 2; }},
+        {"pipeline_model_parallel_layout", [](Scenario& s) { s.parallel.pipeline_model_parallel_layout = "Et|tL"; }},
+        {"layers that the pipeline stages do not divide",
+         [](Scenario& s) { s.parallel.pipeline_model_parallel_size = 5; }},
+        {"query groups that tensor parallelism does not divide",
+         [](Scenario& s) {
+             s.parallel.tensor_model_parallel_size = s.model.num_query_groups = 3;
+             s.model.num_query_groups = 4;
+         }},
+        {"activation: squared_relu", [](Scenario& s) { s.model.activation = types::Activation::squared_relu; }},
+        {"attention other than cuDNN's", [](Scenario& s) { s.env["NVTE_FUSED_ATTN"] = "0"; }},
+        {"shared experts", [](Scenario& s) { s.model.moe_shared_expert_intermediate_size = 64; }},
+        {"biases in the linears of experts", [](Scenario& s) { s.model.add_bias_linear = true; }},
+        {"routing: recorded", [](Scenario& s) { s.batch.routing = types::Routing::recorded; }},
+        {"without sequence parallelism", [](Scenario& s) { s.parallel.tensor_model_parallel_size = 2; }},
+        {"experts that expert parallelism does not divide",
+         [](Scenario& s) { s.parallel.expert_model_parallel_size = 3; }},
+        {"ranks of a pipeline stage do not divide", [](Scenario& s) { s.parallel.expert_model_parallel_size = 4; }},
+        {"optimizer: muon", [](Scenario& s) { s.optimizer.optimizer = types::OptimizerKind::muon; }},
+        {"overlap_grad_reduce", [](Scenario& s) { s.optimizer.overlap_grad_reduce = true; }},
+        {"overlap_param_gather", [](Scenario& s) { s.optimizer.overlap_param_gather = true; }},
+    };
+    for (const auto& [feature, change] : cases) {
+        Scenario scenario = small_moe();
+        change(scenario);
+        EXPECT_NE(refusal(scenario).find(feature), std::string::npos) << feature << "\n" << refusal(scenario);
+    }
+}
+
+}  // namespace
+}  // namespace stowage::layers::testing
