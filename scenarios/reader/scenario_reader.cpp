@@ -1,12 +1,27 @@
 #include "scenarios/reader/scenario_reader.hpp"
 
+#include <memory>
 #include <utility>
 
 #include "scenarios/reader/checks.hpp"
 #include "scenarios/reader/drafts.hpp"
 #include "scenarios/reader/read_fields.hpp"
+#include "scenarios/reader/scalars.hpp"
 
 namespace stowage::reader {
+namespace {
+
+/// Fills in defaults and checks what needs several values together. Throws: types::InputError with all errors so far.
+LoadedScenario finish(Gathered& gathered, ScenarioDraft& draft) {
+    draft.scenario.model = complete(draft.model);
+    complete_layout(draft);
+    check_model(gathered, draft.scenario.model, "model");
+    check_scenario(gathered, draft.scenario);
+    gathered.diagnostics.throw_if_any();
+    return LoadedScenario{std::move(draft.scenario), std::move(gathered.where)};
+}
+
+}  // namespace
 
 LoadedScenario load_scenario(const std::filesystem::path& path) {
     Gathered gathered;
@@ -14,12 +29,25 @@ LoadedScenario load_scenario(const std::filesystem::path& path) {
     read_file(gathered, path.string(), kScenarioFile, "", nullptr,
               [&](Fields& fields) { describe_scenario(fields, draft); });
     draft.scenario.name = path.stem().string();
-    draft.scenario.model = complete(draft.model);
-    complete_layout(draft);
-    check_model(gathered, draft.scenario.model, "model");
-    check_scenario(gathered, draft.scenario);
-    gathered.diagnostics.throw_if_any();
-    return LoadedScenario{std::move(draft.scenario), std::move(gathered.where)};
+    return finish(gathered, draft);
+}
+
+types::Scenario read_scenario_text(const std::string& name, const std::string& text) {
+    Gathered gathered;
+    ScenarioDraft draft;
+    const auto source = std::make_shared<const SourceFile>(name, text);
+    gathered.diagnostics.open(name);
+    const Value root = parse_document(source, gathered.diagnostics);
+    gathered.where.set("", Location{source, root.at, {}});
+    if (root.kind == Value::Kind::mapping) {
+        ReadFields fields(gathered, source, root, "", "", false);
+        describe_scenario(fields, draft);
+        fields.finish();
+    } else {
+        gathered.failed.insert("");
+        gathered.diagnostics.add(Location{source, root.at, {}}, "found " + found(root) + ", expected a scenario");
+    }
+    return finish(gathered, draft).scenario;
 }
 
 types::Scenario read_scenario(const std::filesystem::path& path) { return load_scenario(path).scenario; }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "scenarios/reader/source_map.hpp"
 #include "scenarios/types/scenario.hpp"
@@ -23,6 +24,10 @@ LoadedScenario load_scenario(const std::filesystem::path& path);
 
 /// The same without the source map.
 types::Scenario read_scenario(const std::filesystem::path& path);
+
+/// Reads a scenario from text, such as the one that a plan carries; `name` stands for the file in messages, and files
+/// it refers to are looked for in the folder of `name`. The scenario has no name. Throws: types::InputError.
+types::Scenario read_scenario_text(const std::string& name, const std::string& text);
 
 /// Reads a model file (schema stowage/model/1) with Megatron's defaults filled in. Throws: types::InputError.
 types::Model read_model(const std::filesystem::path& path);
