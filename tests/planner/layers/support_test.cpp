@@ -52,12 +52,9 @@ TEST(Support, NamesEachFeatureThatIsMissing) {
         {"layers that the pipeline stages do not divide",
          [](Scenario& s) { s.parallel.pipeline_model_parallel_size = 5; }},
         {"query groups that tensor parallelism does not divide",
-         [](Scenario& s) {
-             s.parallel.tensor_model_parallel_size = s.model.num_query_groups = 3;
-             s.model.num_query_groups = 4;
-         }},
+         [](Scenario& s) { s.parallel.tensor_model_parallel_size = 3; }},
         {"activation: squared_relu", [](Scenario& s) { s.model.activation = types::Activation::squared_relu; }},
-        {"attention other than cuDNN's", [](Scenario& s) { s.env["NVTE_FUSED_ATTN"] = "0"; }},
+        {"attention other than cuDNN's", [](Scenario& s) { s.env.emplace("NVTE_FUSED_ATTN", "0"); }},
         {"shared experts", [](Scenario& s) { s.model.moe_shared_expert_intermediate_size = 64; }},
         {"biases in the linears of experts", [](Scenario& s) { s.model.add_bias_linear = true; }},
         {"routing: recorded", [](Scenario& s) { s.batch.routing = types::Routing::recorded; }},
