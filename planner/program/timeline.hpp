@@ -10,8 +10,8 @@
 
 namespace stowage::program {
 
-/// When one operation of one instance ran on its stream. What the simulator predicts and what an executor measures have this form,
-/// so that a report compares them without knowing which is which.
+/// When one operation of one instance ran on its stream. What the simulator predicts and what an executor measures have
+/// this form, so that a report compares them without knowing which is which.
 struct TimelineEntry {
     std::uint32_t instance = 0;   ///< index into the stage's sequence
     std::uint32_t operation = 0;  ///< index into its body
@@ -36,16 +36,17 @@ struct StageTimeline {
 
 /// What one rank did in one stage of a run.
 struct StageResult {
-    Nanoseconds duration{0};                           ///< until this rank was done
+    Nanoseconds duration{0};  ///< until this rank was done
     Bytes peak_allocated{};
     Bytes peak_reserved{};
     Bytes allocated_after{};
     Bytes pinned_peak{};
-    Nanoseconds exposed_copy{0};                       ///< main stream idle for a copy, or itself copying
-    Nanoseconds host_bound{0};                         ///< main stream idle with nothing issued to it
-    std::array<Nanoseconds, kStreamCount> busy{};      ///< time each stream was running something
-    std::array<Nanoseconds, 2> copy_busy{};            ///< by Direction
-    std::array<Bytes, 2> copied{};                     ///< by Direction
+    Nanoseconds exposed_copy{0};                   ///< main stream idle for a copy, or itself copying
+    Nanoseconds host_bound{0};                     ///< main stream idle with nothing issued to it
+    std::array<Nanoseconds, kStreamCount> busy{};  ///< time each stream was running something
+    std::array<Nanoseconds, 2> copy_busy{};        ///< by Direction, as the copies ran
+    std::array<Nanoseconds, 2> copy_alone{};       ///< by Direction, the same copies each alone on its engine
+    std::array<Bytes, 2> copied{};                 ///< by Direction
     std::int64_t operations = 0;
     std::int64_t device_allocation_calls = 0;
 };

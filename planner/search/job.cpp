@@ -49,6 +49,8 @@ RankOutcome describe(const layers::StageLayers& stage, const program::Lowered& l
     rank.exposed_copy = prediction.steady.exposed_copy;
     rank.device_to_host_busy = prediction.steady.copy_busy[0];
     rank.host_to_device_busy = prediction.steady.copy_busy[1];
+    rank.device_to_host_alone = prediction.steady.copy_alone[0];
+    rank.host_to_device_alone = prediction.steady.copy_alone[1];
     rank.operations = prediction.steady.operations;
     rank.offloaded = lowered.counts;
     return rank;

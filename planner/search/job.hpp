@@ -37,12 +37,14 @@ struct RankOutcome {
     Bytes record_peak_reserved{};
     Bytes steady_peak_allocated{};
     Bytes steady_peak_reserved{};
-    Bytes pinned_host{};          ///< pinned memory taken from the system
-    Nanoseconds step_time{0};     ///< until this rank is done
-    Nanoseconds compute{0};       ///< its main stream busy
-    Nanoseconds exposed_copy{0};  ///< its main stream idle for a copy
-    Nanoseconds device_to_host_busy{0};
+    Bytes pinned_host{};                 ///< pinned memory taken from the system
+    Nanoseconds step_time{0};            ///< until this rank is done
+    Nanoseconds compute{0};              ///< its main stream busy
+    Nanoseconds exposed_copy{0};         ///< its main stream idle for a copy
+    Nanoseconds device_to_host_busy{0};  ///< as it ran
     Nanoseconds host_to_device_busy{0};
+    Nanoseconds device_to_host_alone{0};  ///< the same copies, each alone on its engine: no schedule moves them faster
+    Nanoseconds host_to_device_alone{0};
     std::int64_t operations = 0;
     program::OffloadCounts offloaded;
 

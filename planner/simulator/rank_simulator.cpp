@@ -110,6 +110,7 @@ StageResult RankSimulator::result() const {
     for (std::size_t i = 0; i < counters.busy.size(); ++i) result.busy[i] = types::Nanoseconds{counters.busy[i]};
     for (std::size_t i = 0; i < 2; ++i) {
         result.copy_busy[i] = types::Nanoseconds{counters.copy_busy[i]};
+        result.copy_alone[i] = types::Nanoseconds{counters.copy_alone[i]};
         result.copied[i] = Bytes{counters.copied[i]};
     }
     result.operations = executed_;

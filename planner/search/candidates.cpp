@@ -1,0 +1,115 @@
+#include "planner/search/candidates.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "planner/program/frame_layout.hpp"
+#include "planner/rules/legality.hpp"
+#include "planner/search/bounds.hpp"
+
+namespace stowage::search {
+namespace {
+
+constexpr int kFractionSteps = 10;
+
+std::vector<double> fractions(const Job& job) {
+    const auto& given = job.scenario.offload.activation_offload_fraction;
+    if (given) return {*given};
+    std::vector<double> values;
+    for (int i = kFractionSteps; i >= 1; --i) values.push_back(static_cast<double>(i) / kFractionSteps);
+    return values;
+}
+
+/// All subsets of `modules`, without the empty one, in the order of ModuleSet.
+std::vector<types::ModuleSet> subsets(types::ModuleSet modules) {
+    std::vector<types::ModuleSet> sets{types::ModuleSet{}};
+    for (const types::Module module : modules.list()) {
+        const std::size_t count = sets.size();
+        for (std::size_t i = 0; i < count; ++i) {
+            sets.push_back(sets[i]);
+            sets.back().insert(module);
+        }
+    }
+    sets.erase(sets.begin());
+    std::sort(sets.begin(), sets.end());
+    return sets;
+}
+
+std::vector<types::ModuleSet> module_sets(const Job& job) {
+    const auto& given = job.scenario.offload.offload_modules;
+    if (given) return {*given};
+    return subsets(modules_with_sites(job, job.scenario.offload.min_offloaded_tensor_size));
+}
+
+const rules::Finding* worst_finding(const std::vector<rules::Finding>& findings, rules::Severity at_least) {
+    const auto worst = std::max_element(findings.begin(), findings.end(), [](const auto& left, const auto& right) {
+        return left.severity < right.severity;
+    });
+    return worst != findings.end() && worst->severity >= at_least ? &*worst : nullptr;
+}
+
+/// Only the smallest offenders of a rule are worth reading: a set whose subset broke the same rule adds nothing.
+bool already_told(const std::vector<Rejection>& rejections, types::ModuleSet modules, std::string_view rule) {
+    return std::any_of(rejections.begin(), rejections.end(), [&](const Rejection& told) {
+        if (told.rule != rule) return false;
+        const auto inner = told.modules.list();
+        return std::all_of(inner.begin(), inner.end(), [&](types::Module module) { return modules.contains(module); });
+    });
+}
+
+void note_modules_without_site(const Job& job, CandidateSpace& space) {
+    const types::ModuleSet present = modules_with_sites(job, 0);
+    const types::ModuleSet movable = modules_with_sites(job, job.scenario.offload.min_offloaded_tensor_size);
+    for (const types::Module module : present.list()) {
+        if (!movable.contains(module))
+            space.notes.push_back(fmt::format("{}: every tensor is below min_offloaded_tensor_size ({} elements)",
+                                              types::name_of(module), job.scenario.offload.min_offloaded_tensor_size));
+    }
+}
+
+}  // namespace
+
+types::ModuleSet modules_with_sites(const Job& job, std::int64_t min_elements) {
+    types::ModuleSet modules;
+    for (const layers::StageLayers& stage : job.stages)
+        for (const std::size_t script : stage.order)
+            for (const layers::SavedTensor& saved : stage.scripts[script].saved)
+                if (saved.group && saved.elements() >= min_elements) modules.insert(*saved.group);
+    return modules;
+}
+
+OffloadChoice make_choice(const Job& job, types::ModuleSet modules, double fraction) {
+    const types::Offload& offload = job.scenario.offload;
+    return {modules, fraction, offload.min_offloaded_tensor_size, offload.delta_offload_bytes_across_pp_ranks};
+}
+
+CandidateSpace enumerate(const Job& job) {
+    CandidateSpace space;
+    note_modules_without_site(job, space);
+    std::set<std::string> seen;
+    std::vector<std::pair<std::int64_t, OffloadChoice>> found;
+    for (const types::ModuleSet modules : module_sets(job)) {
+        for (const double fraction : fractions(job)) {
+            const OffloadChoice choice = make_choice(job, modules, fraction);
+            const auto findings = rules::check(job.scenario, choice);
+            if (const rules::Finding* finding = worst_finding(findings, rules::Severity::hazard)) {
+                if (!already_told(space.rejections, modules, finding->rule))
+                    space.rejections.push_back(
+                        {modules, std::string(finding->rule), finding->message, finding->nearest_legal});
+                continue;
+            }
+            const FlaggedGroups flagged = flagged_groups(job, choice);
+            if (flagged.bytes_per_microbatch == Bytes{0} || !seen.insert(flagged.signature).second) continue;
+            found.emplace_back(flagged.bytes_per_microbatch.count, choice);
+        }
+    }
+    std::stable_sort(found.begin(), found.end(),
+                     [](const auto& left, const auto& right) { return left.first < right.first; });
+    for (auto& [bytes, choice] : found) space.candidates.push_back(choice);
+    return space;
+}
+
+}  // namespace stowage::search

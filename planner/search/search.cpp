@@ -1,0 +1,178 @@
+#include "planner/search/search.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "planner/rules/legality.hpp"
+#include "planner/search/baselines.hpp"
+#include "planner/search/bounds.hpp"
+#include "planner/search/candidates.hpp"
+#include "scenarios/types/error.hpp"
+
+namespace stowage::search {
+namespace {
+
+/// Candidates between two looks at the incumbent; fixed, so that the result does not depend on the number of threads.
+constexpr std::size_t kBatch = 8;
+
+/// Least first: step time, then bytes moved, then the order of the choices.
+auto rank_of(const Outcome& outcome) {
+    return std::tuple(outcome.step_time, outcome.offloaded_bytes(), outcome.choice.modules, -outcome.choice.fraction);
+}
+
+std::vector<Outcome> evaluate_all(const Job& job, const std::vector<OffloadChoice>& choices,
+                                  const SearchOptions& options) {
+    std::vector<Outcome> outcomes(choices.size());
+    std::vector<std::exception_ptr> failures(choices.size());
+    std::atomic<std::size_t> next{0};
+    auto work = [&] {
+        for (std::size_t i = next++; i < choices.size(); i = next++) {
+            try {
+                outcomes[i] = evaluate(job, choices[i], options.simulation);
+            } catch (...) {
+                failures[i] = std::current_exception();
+            }
+        }
+    };
+    const unsigned threads = options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
+    {
+        std::vector<std::jthread> helpers;
+        for (unsigned i = 1; i < std::min<std::size_t>(threads, choices.size()); ++i) helpers.emplace_back(work);
+        work();
+    }
+    for (const std::exception_ptr& failure : failures)
+        if (failure) std::rethrow_exception(failure);
+    return outcomes;
+}
+
+class Search {
+public:
+    Search(const Job& job, const SearchOptions& options) : job_(job), options_(options) {
+        if (job.scenario.objective != types::Objective::step_time)
+            throw types::UnsupportedError("objective: memory cannot be planned yet; use objective: step_time");
+        plan_.device_limit = job.scenario.device_memory_limit();
+        plan_.host_limit = job.scenario.host_memory_limit();
+    }
+
+    Plan run() {
+        nothing_ = evaluate(job_, make_choice(job_, {}, 1), options_.simulation);
+        consider(nothing_);
+        space_ = enumerate(job_);
+        plan_.rejections = space_.rejections;
+        plan_.notes = space_.notes;
+        plan_.certificate.candidates = std::ssize(space_.candidates);
+        const auto& asked = job_.scenario.offload.offload_modules;
+        const bool forced = asked && !asked->empty();
+        if (forced || !best_) search();
+        conclude(forced);
+        plan_.baselines = baselines(job_, nothing_, options_);
+        return std::move(plan_);
+    }
+
+private:
+    void consider(const Outcome& outcome) {
+        if (!outcome.runs()) return;
+        if (!smallest_ || outcome.fullest_rank().peak_reserved() < smallest_->fullest_rank().peak_reserved())
+            smallest_ = outcome;
+        if (fits(job_, outcome) && (!best_ || rank_of(outcome) < rank_of(*best_))) best_ = outcome;
+    }
+
+    [[nodiscard]] bool discarded(const OffloadChoice& choice) const {
+        const FlaggedGroups flagged = flagged_groups(job_, choice);
+        if (best_ && least_step_time(job_, nothing_, flagged) > best_->step_time) return true;
+        const std::vector<Bytes> peaks = least_peaks(job_, nothing_, flagged);
+        return std::any_of(peaks.begin(), peaks.end(), [&](Bytes peak) { return peak > plan_.device_limit; });
+    }
+
+    void search() {
+        best_.reset();
+        const auto begin = std::chrono::steady_clock::now();
+        auto out_of_time = [&] {
+            const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+            return options_.time_limit_seconds && passed.count() > *options_.time_limit_seconds;
+        };
+        std::vector<OffloadChoice> batch;
+        for (std::size_t i = 0; i < space_.candidates.size();) {
+            if (out_of_time()) {
+                plan_.certificate.complete = false;
+                return;
+            }
+            batch.clear();
+            for (; i < space_.candidates.size() && batch.size() < kBatch; ++i) {
+                if (discarded(space_.candidates[i]))
+                    ++plan_.certificate.pruned;
+                else
+                    batch.push_back(space_.candidates[i]);
+            }
+            plan_.certificate.simulated += std::ssize(batch);
+            for (const Outcome& outcome : evaluate_all(job_, batch, options_)) consider(outcome);
+        }
+    }
+
+    void conclude(bool forced) {
+        plan_.floor.schedule = nothing_.step_time;
+        for (const RankOutcome& rank : nothing_.ranks)
+            plan_.floor.compute = std::max(plan_.floor.compute, rank.compute);
+        plan_.certificate.lower_bound = nothing_.step_time;
+        if (!best_) {
+            plan_.verdict = PlanVerdict::infeasible;
+            plan_.smallest = smallest_;
+            plan_.limited_by = limit_broken(job_, *smallest_);
+            return;
+        }
+        plan_.verdict = forced || best_->offloaded_bytes() > Bytes{0} ? PlanVerdict::plan : PlanVerdict::nothing_to_do;
+        plan_.certificate.gap =
+            static_cast<double>(best_->step_time.count()) / static_cast<double>(plan_.certificate.lower_bound.count()) -
+            1;
+        for (const RankOutcome& rank : best_->ranks) {
+            plan_.floor.device_to_host = std::max(plan_.floor.device_to_host, rank.device_to_host_alone);
+            plan_.floor.host_to_device = std::max(plan_.floor.host_to_device, rank.host_to_device_alone);
+        }
+        plan_.chosen = std::move(best_);
+    }
+
+    const Job& job_;
+    const SearchOptions& options_;
+    Plan plan_;
+    Outcome nothing_;
+    CandidateSpace space_;
+    std::optional<Outcome> best_;
+    std::optional<Outcome> smallest_;
+};
+
+}  // namespace
+
+bool fits(const Job& job, const Outcome& outcome) {
+    if (!outcome.runs()) return false;
+    return outcome.fullest_rank().peak_reserved() <= job.scenario.device_memory_limit() &&
+           pinned_on_fullest_node(job, outcome) <= job.scenario.host_memory_limit();
+}
+
+std::string limit_broken(const Job& job, const Outcome& outcome) {
+    const RankOutcome& fullest = outcome.fullest_rank();
+    const Bytes limit = job.scenario.device_memory_limit();
+    if (fullest.peak_reserved() > limit)
+        return fmt::format(
+            "device memory of pipeline rank {}: {:.2f} GiB reserved at the peak, {:.2f} GiB over the limit of {:.2f} "
+            "GiB "
+            "({:.2f} GiB of it static)",
+            fullest.pipeline_rank, types::in_gib(fullest.peak_reserved()),
+            types::in_gib(fullest.peak_reserved() - limit), types::in_gib(limit), types::in_gib(fullest.static_bytes));
+    const Bytes pinned = pinned_on_fullest_node(job, outcome);
+    const Bytes host = job.scenario.host_memory_limit();
+    if (pinned > host)
+        return fmt::format("pinned host memory of a node: {:.2f} GiB, {:.2f} GiB over the limit of {:.2f} GiB",
+                           types::in_gib(pinned), types::in_gib(pinned - host), types::in_gib(host));
+    return "no legal choice";
+}
+
+Plan make_plan(const Job& job, const SearchOptions& options) { return Search(job, options).run(); }
+
+}  // namespace stowage::search
