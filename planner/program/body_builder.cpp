@@ -103,7 +103,7 @@ bool BodyBuilder::releases_input(std::size_t script, const ForwardDecisions& dec
     for (const layers::Step& step : layer.forward) {
         if (step.kind != layers::StepKind::commit || !decisions.offloaded.contains(step.module)) continue;
         for (const layers::Slot slot : layer.releases[step.detail])
-            if (slot == layers::kInput && layouts_[script].group_bytes(step.module) > Bytes{0}) return true;
+            if (slot == layers::kInput && layouts_[script].releasable(layer, slot, step.module)) return true;
     }
     return false;
 }
@@ -144,7 +144,7 @@ Body BodyBuilder::transfer(std::string_view name, std::int8_t peer, std::optiona
           .peer = peer,
           .detail = label(name),
           .bytes = stage_.boundary,
-          .duration = durations_.peer_transfer(stage_.boundary)});
+          .duration = durations_.peer_transfer(stage_.pipeline_rank - (peer < 0 ? 1 : 0), stage_.boundary)});
     emit({.kind = OperationKind::stream_wait, .stream = Stream::main, .other = kStream});
     // Megatron synchronises the device after every batched transfer (batch_p2p_sync, on by default).
     emit({.kind = OperationKind::device_sync});

@@ -185,22 +185,12 @@ void BodyWriter::offload(layers::SavedIndex saved_index, types::Module module) {
     drop(saved.tensor);
 }
 
-bool BodyWriter::releasable(Slot slot, types::Module module) const {
-    bool saved_here = false;
-    for (std::size_t i = 0; i < script_.saved.size(); ++i) {
-        const layers::SavedTensor& saved = script_.saved[i];
-        if (saved.tensor != slot || saved.group != module) continue;
-        saved_here = true;
-        if (layout_.is_movable(static_cast<layers::SavedIndex>(i))) return true;
-    }
-    return !saved_here;
-}
-
 // Other references to the storage, the schedule's own among them, do not keep it: it is resized to nothing.
 void BodyWriter::release(Slot slot, types::Module module) {
     const std::size_t number = layers::index(slot);
     const layers::Tensor& tensor = script_.tensors[number];
-    if (tensor.persistent || emptied_[number] || references_[number] == 0 || !releasable(slot, module)) return;
+    if (tensor.persistent || emptied_[number] || references_[number] == 0) return;
+    if (!layout_.releasable(script_, slot, module)) return;
     for (std::size_t i = 0; i < script_.saved.size(); ++i)
         if (script_.saved[i].tensor == slot && held_[i]) released_while_saved_ = true;
     emptied_[number] = true;

@@ -35,7 +35,6 @@ private:
     void commit_forward(const layers::Step& step, const ForwardDecisions& decisions);
     void offload(layers::SavedIndex saved, types::Module module);
     void release(layers::Slot slot, types::Module module);
-    [[nodiscard]] bool releasable(layers::Slot slot, types::Module module) const;
     void start_backward(const ReloadTarget& target);
     void reload(const layers::LayerScript& script, const FrameLayout& layout, layers::SavedIndex saved,
                 types::Module module, Stream stream, Scope scope);

@@ -39,13 +39,16 @@ Durations::Group Durations::group(layers::CommGroup group) const {
         case layers::CommGroup::expert: return {experts, expert_tensor};
         case layers::CommGroup::dense_replicas: return {layout_.dense_replicas(), tensor};
         case layers::CommGroup::expert_replicas: return {layout_.expert_replicas(), expert_tensor * experts};
-        case layers::CommGroup::embedding: return {stages > 1 ? 2 : 1, layout_.world_size() / stages};
+        case layers::CommGroup::embedding:  // the first stage and the last
+            if (stages > 1) return {2, (stages - 1) * (layout_.world_size() / stages)};
+            return {1, 1};
     }
     return {};
 }
 
 std::int64_t Durations::members_in_node(const Group& group) const {
-    return std::clamp<std::int64_t>(hardware_.node.gpus_per_node / group.stride, 1, group.size);
+    const std::int64_t gpus = hardware_.node.gpus_per_node;
+    return std::clamp<std::int64_t>((gpus + group.stride - 1) / group.stride, 1, group.size);
 }
 
 Nanoseconds Durations::ring(const Group& group, double bytes) const {
@@ -81,10 +84,13 @@ Nanoseconds Durations::collective(const layers::Collective& collective) const {
     return Nanoseconds{0};
 }
 
-Nanoseconds Durations::peer_transfer(Bytes bytes) const {
+Nanoseconds Durations::peer_transfer(std::int64_t stage, Bytes bytes) const {
     const types::Node& node = hardware_.node;
     const std::int64_t stride = layout_.world_size() / layout_.pipeline_model_parallel_size;
-    const types::Link& link = stride < node.gpus_per_node ? node.nvlink : node.network;
+    const std::int64_t first = stage * stride;
+    const std::int64_t last = first + 2 * stride - 1;
+    const bool one_node = first / node.gpus_per_node == last / node.gpus_per_node;
+    const types::Link& link = one_node ? node.nvlink : node.network;
     return link.latency + types::transfer_time(bytes, link.rate);
 }
 

@@ -22,8 +22,8 @@ public:
 
     [[nodiscard]] Nanoseconds kernel(const layers::Kernel& kernel, layers::Phase phase) const;
     [[nodiscard]] Nanoseconds collective(const layers::Collective& collective) const;
-    /// Between neighbouring pipeline stages.
-    [[nodiscard]] Nanoseconds peer_transfer(Bytes bytes) const;
+    /// Between pipeline stage `stage` and the next one: NVLink if the two lie in one node, else the network.
+    [[nodiscard]] Nanoseconds peer_transfer(std::int64_t stage, Bytes bytes) const;
     [[nodiscard]] Nanoseconds copy(Direction direction, Bytes bytes) const;
     /// Gathering a strided view into contiguous memory: read and write once.
     [[nodiscard]] Nanoseconds gather(Bytes bytes) const;

@@ -12,6 +12,7 @@ constexpr std::size_t at(types::Module module) { return static_cast<std::size_t>
 FrameLayout::FrameLayout(const layers::LayerScript& script, const types::OffloadChoice& choice)
     : tensors_(static_cast<std::uint32_t>(script.tensors.size())),
       saved_(static_cast<std::uint32_t>(script.saved.size())),
+      min_elements_(choice.min_offloaded_tensor_size),
       movable_flag_(script.saved.size(), false) {
     group_index_.fill(-1);
     for (const layers::Step& step : script.forward) {
@@ -23,6 +24,7 @@ FrameLayout::FrameLayout(const layers::LayerScript& script, const types::Offload
         const layers::SavedTensor& saved = script.saved[i];
         if (!saved.group || !has_group(*saved.group)) continue;
         if (saved.elements() < choice.min_offloaded_tensor_size) continue;
+        if (script.tensors[layers::index(saved.tensor)].persistent) continue;  // the hooks let parameters pass
         movable_flag_[i] = true;
         movable_[at(*saved.group)].push_back(static_cast<layers::SavedIndex>(i));
         bytes_[at(*saved.group)] += saved.bytes();
@@ -51,6 +53,16 @@ std::uint16_t FrameLayout::reload_event(types::Module module) const {
 }
 
 const std::vector<layers::SavedIndex>& FrameLayout::movable(types::Module module) const { return movable_[at(module)]; }
+
+bool FrameLayout::releasable(const layers::LayerScript& script, layers::Slot slot, types::Module module) const {
+    bool saved_here = false;
+    for (std::size_t i = 0; i < script.saved.size(); ++i) {
+        if (script.saved[i].tensor != slot || script.saved[i].group != module) continue;
+        saved_here = true;
+        if (movable_flag_[i]) return true;
+    }
+    return !saved_here && script.tensors[layers::index(slot)].elements() >= min_elements_;
+}
 
 Bytes FrameLayout::group_bytes(types::Module module) const { return bytes_[at(module)]; }
 

@@ -35,12 +35,16 @@ public:
     /// The saved entries of a group that pass the size filter.
     [[nodiscard]] const std::vector<layers::SavedIndex>& movable(types::Module module) const;
     [[nodiscard]] Bytes group_bytes(types::Module module) const;
+    /// Whether a commit that lists `slot` empties it: what is listed passes the same size filter as what is saved. The
+    /// listed tensor is the one that the group saved, else the storage itself. `script` is the one of the constructor.
+    [[nodiscard]] bool releasable(const layers::LayerScript& script, layers::Slot slot, types::Module module) const;
     /// Whether the entry leaves the device when its group is offloaded.
     [[nodiscard]] bool is_movable(layers::SavedIndex saved) const { return movable_flag_[layers::index(saved)]; }
 
 private:
     std::uint32_t tensors_ = 0;
     std::uint32_t saved_ = 0;
+    std::int64_t min_elements_;
     std::vector<types::Module> groups_;
     std::array<std::int8_t, types::kModuleCount> group_index_{};
     std::array<std::vector<layers::SavedIndex>, types::kModuleCount> movable_;
