@@ -75,7 +75,8 @@ void check_attention_split(Gathered& gathered, const types::Scenario& scenario) 
     if (unread(gathered, "model.num_query_groups") || model.num_query_groups == model.num_attention_heads) return;
     if (model.num_query_groups < tensor && tensor % model.num_query_groups == 0)
         return report(gathered, kTensor,
-                      number(tensor) + " ranks share num_query_groups " + number(model.num_query_groups) +
+                      "num_query_groups " + number(model.num_query_groups) +
+                          " is less than tensor_model_parallel_size " + number(tensor) +
                           ": known, but this version cannot plan it yet",
                       "at most one tensor-parallel rank for each key/value head");
     require_multiple(gathered, kTensor, "num_query_groups", model.num_query_groups, name, tensor);
@@ -112,7 +113,10 @@ void check_expert_split(Gathered& gathered, const types::Scenario& scenario) {
                          parallel.expert_model_parallel_size);
     if (all_read(gathered, {kExpertTensor, kTensor, "model.moe_ffn_hidden_size", "model.ffn_hidden_size"}))
         require_multiple(gathered, kExpertTensor, "moe_ffn_hidden_size", model.moe_ffn_hidden_size,
-                         "expert_tensor_parallel_size", parallel.expert_tensor_parallel_size);
+                         gathered.where.contains(kExpertTensor)
+                             ? "expert_tensor_parallel_size"
+                             : "expert_tensor_parallel_size (by default tensor_model_parallel_size)",
+                         parallel.expert_tensor_parallel_size);
     if (all_read(gathered, {kTensor, kSequence}) && parallel.tensor_model_parallel_size > 1 &&
         !parallel.sequence_parallel)
         report(gathered, kSequence,

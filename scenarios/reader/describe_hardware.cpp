@@ -33,11 +33,11 @@ void describe_device(Fields& fields, types::Device& device) {
 }
 
 std::string disorder(const std::vector<types::CopyPoint>& points) {
-    if (points.size() < 2) return "found " + std::to_string(points.size()) + " points, expected at least two";
+    if (points.size() < 2) return "found fewer than two points, expected at least two";
     for (std::size_t i = 1; i < points.size(); ++i)
         if (points[i].size <= points[i - 1].size || points[i].time <= points[i - 1].time)
-            return "found a point " + std::to_string(i) +
-                   " that does not lie above the one before it, expected sizes and times that rise";
+            return "point " + std::to_string(i) + " does not lie above point " + std::to_string(i - 1) +
+                   ", expected sizes and times that rise";
     return {};
 }
 

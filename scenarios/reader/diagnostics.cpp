@@ -11,10 +11,27 @@ constexpr std::size_t kMostErrors = 100;
 constexpr std::size_t kLongestLine = 110;
 constexpr std::size_t kLongestExcerpt = 60;
 
+/// The text with a question mark in place of every byte that a terminal should not get; tabs stay.
+std::string printable(std::string_view text) {
+    std::string shown;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t length = letter_length(text, at);
+        const auto byte = static_cast<unsigned char>(text[at]);
+        const bool control = (byte < 0x20 && byte != '\t') || byte == 0x7F;
+        if (length == 0 || control)
+            shown += '?';
+        else
+            shown += text.substr(at, length);
+        at += std::max<std::size_t>(length, 1);
+    }
+    return shown;
+}
+
 bool starts_letter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
 
 std::size_t letters(std::string_view text) {
-    return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), starts_letter));
+    const std::string shown = printable(text);
+    return static_cast<std::size_t>(std::count_if(shown.begin(), shown.end(), starts_letter));
 }
 
 /// `position` moved back to the start of a letter.
@@ -33,10 +50,10 @@ std::string marked_line(std::string_view line, int column) {
         end = letter_start(line, begin + kLongestLine);
     }
     std::string shown = std::string("\n  ") + (begin > 0 ? "..." : "");
-    shown += line.substr(begin, end - begin);
+    shown += printable(line.substr(begin, end - begin));
     if (end < line.size()) shown += "...";
     shown += std::string("\n  ") + (begin > 0 ? "   " : "");
-    for (char byte : line.substr(begin, caret - begin))
+    for (char byte : printable(line.substr(begin, caret - begin)))
         if (starts_letter(byte)) shown += byte == '\t' ? '\t' : ' ';
     return shown + "^";
 }
@@ -46,18 +63,17 @@ std::string place(const Location& location) {
     if (location.at.line == 0) return text;
     const std::string_view line = location.source->line(location.at.line);
     const std::size_t before = std::min(static_cast<std::size_t>(std::max(location.at.column, 1)) - 1, line.size());
-    text += ":" + std::to_string(location.at.line);
-    return text + ":" + std::to_string(letters(line.substr(0, before)) + 1);
+    text += ':';
+    text += std::to_string(location.at.line);
+    text += ':';
+    return text + std::to_string(letters(line.substr(0, before)) + 1);
 }
 
 }  // namespace
 
 std::string excerpt(std::string_view text) {
-    std::string shown;
-    for (char letter : text.substr(0, letter_start(text, kLongestExcerpt))) {
-        const bool control = static_cast<unsigned char>(letter) < 0x20 || letter == 0x7F;
-        shown += control ? ' ' : letter;
-    }
+    std::string shown = printable(text.substr(0, letter_start(text, kLongestExcerpt)));
+    std::replace(shown.begin(), shown.end(), '\t', ' ');
     return text.size() > kLongestExcerpt ? shown + "..." : shown;
 }
 
@@ -77,11 +93,11 @@ std::string format_error(const Location& location, std::string_view message, std
     return text;
 }
 
+void Diagnostics::open(const std::string& file) { files_.push_back(file); }
+
 void Diagnostics::add(Location location, std::string message, std::string hint) {
     const std::string name = location.source ? location.source->name() : std::string();
-    const auto known = std::find(files_.begin(), files_.end(), name);
-    const auto file = static_cast<std::size_t>(known - files_.begin());
-    if (known == files_.end()) files_.push_back(name);
+    const auto file = static_cast<std::size_t>(std::find(files_.begin(), files_.end(), name) - files_.begin());
     entries_.push_back(Entry{std::move(location), std::move(message), std::move(hint), file});
 }
 

@@ -31,7 +31,8 @@ std::string in_quotes(std::string_view text);
 /// Collects every error of a run of the reader.
 class Diagnostics {
 public:
-    /// Takes note of an error; files are reported in the order of their first error.
+    /// Files are reported in the order in which they were opened.
+    void open(const std::string& file);
     void add(Location location, std::string message, std::string hint = {});
     [[nodiscard]] bool empty() const { return entries_.empty(); }
     /// All errors, by file, line and column; after the first 100 their number.

@@ -40,7 +40,8 @@ std::string nearest_file(const std::string& path) {
     std::sort(names.begin(), names.end());
     const std::vector<std::string_view> views(names.begin(), names.end());
     const std::string_view near = nearest(target.filename().string(), views);
-    return near.empty() ? std::string() : "did you mean '" + (target.parent_path() / near).string() + "'?";
+    return near.empty() || near == target.filename() ? std::string()
+                                                     : "did you mean '" + (target.parent_path() / near).string() + "'?";
 }
 
 std::string schema_text(const FileKind& kind) { return "stowage/" + std::string(kind.name) + "/1"; }
@@ -83,7 +84,8 @@ const Member* ReadFields::ask(std::string_view name) {
     const Member* member = find_member(mapping_, name);
     if (!member) return nullptr;
     const std::string path = global(name);
-    gathered_.where.set(path, Location{source_, member->value.at, local(name)});
+    const bool group = member->value.kind == Value::Kind::mapping;
+    gathered_.where.set(path, Location{source_, group ? member->at : member->value.at, local(name)});
     if (member->value.kind == Value::Kind::invalid) gathered_.failed.insert(path);
     return member;
 }
@@ -236,8 +238,10 @@ void ReadFields::finish() {
         std::string hint;
         if (const std::string home = home_of_key(member.key); !home.empty())
             hint = in_quotes(member.key) + " stands in " + home;
-        else if (const std::string_view near = nearest(member.key, offered_); !near.empty())
-            hint = "did you mean '" + std::string(near) + "'?";
+        else if (const std::string_view near = nearest(member.key, offered_); !near.empty()) {
+            hint = "did you mean " + in_quotes(near) + "?";
+            gathered_.failed.insert(global(near));  // so that its absence has no consequences of its own
+        }
         gathered_.diagnostics.add(Location{source_, member.at, local_}, "unknown key " + in_quotes(member.key), hint);
     }
 }
@@ -248,6 +252,7 @@ void read_file(Gathered& gathered, const std::string& path, const FileKind& kind
         gathered.failed.insert(global);
         gathered.diagnostics.add(std::move(at), message, hint);
     };
+    gathered.diagnostics.open(path);
     LoadedSource loaded = load_source(path);
     if (!loaded.source) {
         if (from_here) return whole_file_fails(*from_here, in_quotes(path) + " " + loaded.problem, nearest_file(path));

@@ -66,7 +66,7 @@ std::optional<double> to_number(std::string_view text) {
 /// The shortest text that reads back as the number.
 std::string shortest(double number) {
     std::array<char, 32> buffer{};
-    const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number).ptr;
+    const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number, std::chars_format::fixed).ptr;
     return std::string(buffer.data(), end);
 }
 
@@ -162,9 +162,11 @@ struct Reads {
 
 struct Expects {
     std::string operator()(const IntegerRange& range) const {
+        if (range.least == -range.most) return "a whole number";
         return "a whole number from " + std::to_string(range.least) + " to " + std::to_string(range.most);
     }
     std::string operator()(const NumberRange& range) const {
+        if (range.least == -range.most) return "a number";
         return "a number from " + shortest(range.least) + " to " + shortest(range.most);
     }
     std::string operator()(const SizeRange& range) const {

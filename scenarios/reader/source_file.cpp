@@ -20,7 +20,7 @@ LoadedSource failure(std::string problem, std::string hint = {}) {
 std::string unusable(const std::filesystem::path& path) {
     std::error_code code;
     const auto status = std::filesystem::status(path, code);
-    if (status.type() == std::filesystem::file_type::not_found) return "no such file";
+    if (status.type() == std::filesystem::file_type::not_found) return "does not exist";
     if (code) return "cannot be opened: " + code.message();
     if (std::filesystem::is_directory(status)) return "is a directory, expected a YAML file";
     if (!std::filesystem::is_regular_file(status)) return "is not a regular file, expected a YAML file";
@@ -45,23 +45,6 @@ std::string with_unix_line_ends(std::string_view raw) {
 
 bool is_continuation(unsigned char byte) { return (byte & 0xC0) == 0x80; }
 
-/// Length of the UTF-8 sequence that starts at `at`, 0 if it is not one (overlong forms and surrogates included).
-std::size_t sequence_length(std::string_view text, std::size_t at) {
-    const auto byte = [&](std::size_t offset) {
-        return at + offset < text.size() ? static_cast<unsigned char>(text[at + offset]) : 0U;
-    };
-    const unsigned lead = byte(0);
-    const unsigned second = byte(1);
-    if (lead < 0x80) return 1;
-    std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-    if (lead < 0xC2 || lead > 0xF4) return 0;
-    if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F)) return 0;
-    if ((lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) return 0;
-    for (std::size_t offset = 1; offset < length; ++offset)
-        if (!is_continuation(static_cast<unsigned char>(byte(offset)))) return 0;
-    return length;
-}
-
 /// The first thing in the text that YAML of this project cannot hold.
 void find_bad_bytes(LoadedSource& loaded) {
     const std::string& text = loaded.source->text();
@@ -69,7 +52,7 @@ void find_bad_bytes(LoadedSource& loaded) {
     std::size_t line_start = 0;
     for (std::size_t at = 0; at < text.size();) {
         const auto byte = static_cast<unsigned char>(text[at]);
-        const std::size_t length = sequence_length(text, at);
+        const std::size_t length = letter_length(text, at);
         const bool control = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7F;
         if (length == 0 || control) {
             loaded.problem = control ? "found a control character, expected text: is this a binary file?"
@@ -90,12 +73,13 @@ void find_tab_indentation(LoadedSource& loaded) {
     const std::string& text = loaded.source->text();
     int line = 1;
     for (std::size_t start = 0; start < text.size(); ++line) {
-        const std::size_t first = text.find_first_not_of(" \t", start);
         const std::size_t end = std::min(text.find('\n', start), text.size());
-        const std::size_t tab = text.find('\t', start);
-        if (first < end && tab < first && text[first] != '#') {
+        const std::string_view content = std::string_view(text).substr(start, end - start);
+        const std::size_t first = content.find_first_not_of(" \t");
+        const std::size_t tab = content.substr(0, std::min(first, content.size())).find('\t');
+        if (first != std::string_view::npos && tab != std::string_view::npos && content[first] != '#') {
             loaded.problem = "found a tab in the indentation, expected spaces";
-            loaded.at = Mark{line, static_cast<int>(tab - start) + 1};
+            loaded.at = Mark{line, static_cast<int>(tab) + 1};
             return;
         }
         start = end + 1;
@@ -103,6 +87,22 @@ void find_tab_indentation(LoadedSource& loaded) {
 }
 
 }  // namespace
+
+std::size_t letter_length(std::string_view text, std::size_t at) {
+    const auto byte = [&](std::size_t offset) {
+        return at + offset < text.size() ? static_cast<unsigned char>(text[at + offset]) : 0U;
+    };
+    const unsigned lead = byte(0);
+    const unsigned second = byte(1);
+    if (lead < 0x80) return 1;
+    std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+    if (lead < 0xC2 || lead > 0xF4) return 0;
+    if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second > 0x9F)) return 0;
+    if ((lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second > 0x8F)) return 0;
+    for (std::size_t offset = 1; offset < length; ++offset)
+        if (!is_continuation(static_cast<unsigned char>(byte(offset)))) return 0;
+    return length;
+}
 
 SourceFile::SourceFile(std::string name, std::string text) : name_(std::move(name)), text_(std::move(text)) {
     starts_.push_back(0);
@@ -122,10 +122,12 @@ LoadedSource load_source(const std::filesystem::path& path) {
     errno = 0;
     std::ifstream stream(path, std::ios::binary);
     if (!stream) return failure(std::string("cannot be opened: ") + std::strerror(errno));
-    std::string raw(kLargestFile + 1, '\0');
+    std::error_code code;
+    const auto size = std::filesystem::file_size(path, code);
+    if (code || size > kLargestFile) return failure("changed while it was opened");
+    std::string raw(static_cast<std::size_t>(size), '\0');
     stream.read(raw.data(), static_cast<std::streamsize>(raw.size()));
     raw.resize(static_cast<std::size_t>(stream.gcount()));
-    if (raw.size() > kLargestFile) return failure("is larger than 4 MiB, expected a file written by hand");
     std::string_view content = raw;
     if (content.substr(0, kByteOrderMark.size()) == kByteOrderMark) content.remove_prefix(kByteOrderMark.size());
     LoadedSource loaded;

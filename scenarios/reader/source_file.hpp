@@ -34,6 +34,9 @@ using SourcePointer = std::shared_ptr<const SourceFile>;
 
 inline constexpr std::size_t kLargestFile = 4 << 20;  ///< bytes; people write these files
 
+/// Length of the UTF-8 sequence that starts at byte `at`, 0 if none does (overlong forms and surrogates included).
+std::size_t letter_length(std::string_view text, std::size_t at);
+
 /// What came of opening a file: a source, or why there is none.
 struct LoadedSource {
     SourcePointer source;  ///< set whenever there is text to point at, even if it is unusable

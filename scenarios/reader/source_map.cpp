@@ -8,6 +8,13 @@ void SourceMap::set(const std::string& path, Location location) { locations_[pat
 
 bool SourceMap::contains(std::string_view path) const { return locations_.find(path) != locations_.end(); }
 
+std::vector<std::string> SourceMap::paths() const {
+    std::vector<std::string> paths;
+    for (const auto& [path, location] : locations_)
+        if (!path.empty()) paths.push_back(path);
+    return paths;
+}
+
 Location SourceMap::find(std::string_view path) const {
     std::string_view enclosing = path;
     for (;;) {

@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "scenarios/reader/diagnostics.hpp"
 #include "scenarios/types/error.hpp"
@@ -17,6 +18,8 @@ public:
     void set(const std::string& path, Location location);
     /// Whether the key was given; what was left to its default was not.
     [[nodiscard]] bool contains(std::string_view path) const;
+    /// Every key that was given, in alphabetical order.
+    [[nodiscard]] std::vector<std::string> paths() const;
     /// The place of the key, else of the nearest enclosing group that was given, else of the scenario file.
     [[nodiscard]] Location find(std::string_view path) const;
     /// The full paragraph for an error in the value at `path`.
