@@ -49,6 +49,7 @@ struct StageResult {
     std::array<Bytes, 2> copied{};                 ///< by Direction
     std::int64_t operations = 0;
     std::int64_t device_allocation_calls = 0;
+    std::int64_t cache_flushes = 0;  ///< times the allocator gave its cache back because the device was full
 };
 
 }  // namespace stowage::program

@@ -51,6 +51,7 @@ RankOutcome describe(const layers::StageLayers& stage, const program::Lowered& l
     rank.host_to_device_busy = prediction.steady.copy_busy[1];
     rank.device_to_host_alone = prediction.steady.copy_alone[0];
     rank.host_to_device_alone = prediction.steady.copy_alone[1];
+    rank.cache_flushes = prediction.steady.cache_flushes;
     rank.operations = prediction.steady.operations;
     rank.offloaded = lowered.counts;
     return rank;
@@ -80,6 +81,30 @@ std::vector<const program::StepProgram*> programs_of(const LoweredRanks& lowered
     std::vector<const program::StepProgram*> programs;
     for (const program::Lowered& rank : lowered.ranks) programs.push_back(&rank.program);
     return programs;
+}
+
+/// Whether only the allocator's cache keeps the choice from fitting.
+bool cache_decides(const Outcome& outcome, Bytes limit) {
+    bool reserved_over = false;
+    for (const RankOutcome& rank : outcome.ranks) {
+        if (rank.peak_allocated() > limit) return false;
+        reserved_over = reserved_over || rank.peak_reserved() > limit;
+    }
+    return reserved_over;
+}
+
+std::pair<Outcome, simulator::Prediction> predict(const Job& job, const OffloadChoice& choice,
+                                                  const LoweredRanks& lowered, simulator::SimulationOptions options) {
+    const auto programs = programs_of(lowered);
+    const types::Node& node = job.scenario.hardware.node;
+    simulator::Prediction unlimited = simulator::simulate(programs, node, options);
+    Outcome outcome = finish(job, choice, lowered, unlimited);
+    if (!cache_decides(outcome, job.scenario.device_memory_limit())) return {std::move(outcome), std::move(unlimited)};
+    options.device_memory = job.scenario.device_memory_limit();
+    simulator::Prediction limited = simulator::simulate(programs, node, options);
+    if (!limited.out_of_memory) return {finish(job, choice, lowered, limited), std::move(limited)};
+    outcome.out_of_memory = true;
+    return {std::move(outcome), std::move(unlimited)};
 }
 
 }  // namespace
@@ -113,7 +138,7 @@ Bytes Outcome::offloaded_bytes() const {
 Outcome evaluate(const Job& job, const OffloadChoice& choice, const simulator::SimulationOptions& options) {
     const LoweredRanks lowered = lower_all(job, choice);
     if (!lowered.runs) return stopped(choice);
-    return finish(job, choice, lowered, simulator::simulate(programs_of(lowered), job.scenario.hardware.node, options));
+    return predict(job, choice, lowered, options).first;
 }
 
 TracedOutcome evaluate_traced(const Job& job, const OffloadChoice& choice) {
@@ -123,9 +148,10 @@ TracedOutcome evaluate_traced(const Job& job, const OffloadChoice& choice) {
         traced.outcome = stopped(choice);
         return traced;
     }
-    simulator::Prediction prediction =
-        simulator::simulate(programs_of(lowered), job.scenario.hardware.node, {.interference = true, .trace = true});
-    traced.outcome = finish(job, choice, lowered, prediction);
+    simulator::SimulationOptions options;
+    options.trace = true;
+    auto [outcome, prediction] = predict(job, choice, lowered, options);
+    traced.outcome = std::move(outcome);
     for (std::size_t i = 0; i < lowered.ranks.size(); ++i) {
         traced.programs.push_back(std::move(lowered.ranks[i].program));
         traced.timelines.push_back(std::move(prediction.ranks[i].timeline));

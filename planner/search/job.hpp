@@ -45,6 +45,8 @@ struct RankOutcome {
     Nanoseconds host_to_device_busy{0};
     Nanoseconds device_to_host_alone{0};  ///< the same copies, each alone on its engine: no schedule moves them faster
     Nanoseconds host_to_device_alone{0};
+    std::int64_t cache_flushes =
+        0;  ///< in a steady step: the allocator gave its cache back because the device was full
     std::int64_t operations = 0;
     program::OffloadCounts offloaded;
 
@@ -60,6 +62,7 @@ struct Outcome {
     Nanoseconds record_time{0};
     std::vector<RankOutcome> ranks;
     bool chunk_mismatch = false;        ///< Megatron stops in the second iteration (H3): nothing below is valid
+    bool out_of_memory = false;         ///< a rank ran out of device memory under the limit; peaks are those without it
     bool released_while_saved = false;  ///< Megatron fails in backward: a forced release empties a tensor still needed
 
     [[nodiscard]] bool runs() const { return !chunk_mismatch && !released_while_saved; }
@@ -68,8 +71,10 @@ struct Outcome {
     [[nodiscard]] Bytes offloaded_bytes() const;
 };
 
-/// Lowers and simulates one choice on all pipeline ranks. A pure function of its arguments; safe to call from several
-/// threads.
+/// Lowers and simulates one choice on all pipeline ranks. First without a memory limit; if some rank's reserved peak is
+/// over the device limit though its allocated peak is not, again with the limit, where the allocator gives its cache
+/// back when the device is full, as PyTorch's does: then either it runs, with what that costs, or it runs out of
+/// memory. A pure function of its arguments; safe to call from several threads.
 Outcome evaluate(const Job& job, const OffloadChoice& choice, const simulator::SimulationOptions& options = {});
 
 /// The same, keeping what a trace needs: the programs and the timelines of the last steady step.

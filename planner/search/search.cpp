@@ -151,7 +151,7 @@ private:
 
 bool fits(const Job& job, const Outcome& outcome) {
     if (!outcome.runs()) return false;
-    return outcome.fullest_rank().peak_reserved() <= job.scenario.device_memory_limit() &&
+    return !outcome.out_of_memory && outcome.fullest_rank().peak_reserved() <= job.scenario.device_memory_limit() &&
            pinned_on_fullest_node(job, outcome) <= job.scenario.host_memory_limit();
 }
 

@@ -5,8 +5,8 @@
 
 namespace stowage::search {
 
-/// Chooses which modules to offload, and what fraction of their groups: the least step time such that every rank's
-/// reserved peak (first iteration included) fits the device limit and the pinned memory of every node fits the host
+/// Chooses which modules to offload, and what fraction of their groups: the least step time such that every rank runs
+/// within the device limit (first iteration included) and the pinned memory of every node fits the host
 /// limit. Every legal choice is either simulated or discarded by a bound; ties go to fewer offloaded bytes. Result:
 /// nothing_to_do if everything fits without offloading; infeasible with the smallest peak found and what limits it.
 /// Cost:   one simulation for each candidate that no bound discards, on all cores. The result does not depend on the

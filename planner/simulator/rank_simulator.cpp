@@ -45,6 +45,8 @@ RankSimulator::RankSimulator(const program::StepProgram& program, const types::N
       options_(options),
       channels_{previous, next},
       device_(node.copy, options.interference),
+      device_memory_(options.device_memory ? memory::VirtualDeviceMemory(*options.device_memory)
+                                           : memory::VirtualDeviceMemory()),
       events_(*this),
       allocator_(memory::AllocatorConfig{}, device_memory_, events_),
       slots_(program.slot_count(), 0),
@@ -64,21 +66,23 @@ void RankSimulator::begin(RunStage stage, Tick time) {
     std::fill(program_events_.begin(), program_events_.end(), 0);
     allocator_.reset_peaks();
     device_calls_before_ = allocator_.stats().device_allocations;
+    retries_before_ = allocator_.stats().retries;
     pinned_peak_ = pinned_.stats().reserved;
     finished_.clear();
     samples_.clear();
     device_.trace_into(options_.trace ? &finished_ : nullptr);
 }
 
-bool RankSimulator::run() {
+RankState RankSimulator::run() {
     while (instance_ < sequence_->size()) {
         const auto& operations = program_.bodies[program::index((*sequence_)[instance_].body)].operations;
         for (; operation_ < operations.size(); ++operation_, ++executed_)
-            if (!execute(operations[operation_])) return false;
+            if (!execute(operations[operation_]))
+                return out_of_memory_ ? RankState::out_of_memory : RankState::needs_neighbour;
         ++instance_;
         operation_ = 0;
     }
-    return finish_stage();
+    return finish_stage() ? RankState::done : RankState::needs_neighbour;
 }
 
 bool RankSimulator::finish_stage() {
@@ -114,6 +118,7 @@ StageResult RankSimulator::result() const {
         result.copied[i] = Bytes{counters.copied[i]};
     }
     result.operations = executed_;
+    result.cache_flushes = allocator_.stats().retries - retries_before_;
     result.device_allocation_calls = allocator_.stats().device_allocations - device_calls_before_;
     return result;
 }
@@ -145,7 +150,8 @@ std::uint32_t RankSimulator::event_of(const Operation& operation) const {
     return program_.frame_events[frame_of(operation.scope)] + operation.slot;
 }
 
-/// Result: false if a neighbour has to move first; the operation has then had no effect and is tried again.
+/// Result: false if a neighbour has to move first (the operation has then had no effect and is tried again), or out of
+/// memory.
 bool RankSimulator::execute(const Operation& operation) {
     switch (operation.kind) {
         case OperationKind::compute:
@@ -217,13 +223,24 @@ bool RankSimulator::allocate(const Operation& operation) {
     if (events_.outstanding() > 0 && !device_.advance_to(host_)) return false;
     std::uint32_t& slot = slots_[slot_of(operation)];
     STOWAGE_CHECK(slot == 0, "a slot is allocated twice");
-    const std::int64_t calls = allocator_.stats().device_allocations;
+    const memory::AllocatorStats before = allocator_.stats();
     const auto block = allocator_.allocate(operation.bytes, static_cast<memory::Stream>(operation.stream));
-    STOWAGE_CHECK(block.has_value(), "unlimited device memory ran out");
+    if (!block) {
+        out_of_memory_ = true;
+        return false;
+    }
     slot = static_cast<std::uint32_t>(*block) + 1;
-    host_ += (allocator_.stats().device_allocations - calls) * ticks(node_.host.device_allocation_call);
+    charge_device_calls(before);
     if (options_.trace) sample_memory();
     return true;
+}
+
+/// Segments taken from the device and given back since `before`, each one call.
+void RankSimulator::charge_device_calls(const memory::AllocatorStats& before) {
+    const memory::AllocatorStats& after = allocator_.stats();
+    const std::int64_t taken = after.device_allocations - before.device_allocations;
+    const std::int64_t given_back = before.segments + taken - after.segments;
+    host_ += (taken + given_back) * ticks(node_.host.device_allocation_call);
 }
 
 void RankSimulator::free_slot(const Operation& operation) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "planner/memory/caching_allocator.hpp"
@@ -25,6 +26,14 @@ using types::Bytes;
 struct SimulationOptions {
     bool interference = true;  ///< copies and kernels slow each other
     bool trace = false;        ///< keep the timeline of the last stage
+    /// What the device has; unlimited if absent. At the limit the allocator gives its cache back and tries again.
+    std::optional<Bytes> device_memory;
+};
+
+enum class RankState : std::uint8_t {
+    done,
+    needs_neighbour,  ///< a neighbour has to move first
+    out_of_memory,    ///< the device had no room even after the cache was given back
 };
 
 /// One rank: a host thread that walks the program, its device, its allocator and its pinned memory. Runs until it is
@@ -37,9 +46,9 @@ public:
 
     /// Starts a stage at `time`, at or after the end of the one before.
     void begin(RunStage stage, Tick time);
-    /// Result: whether the stage is done; otherwise a neighbour has to move first.
+    /// Goes on until the stage is done or something stops it.
     /// Throws: std::logic_error if something but persistent memory is left at its end.
-    bool run();
+    RankState run();
 
     /// Grows whenever `run` gets anywhere: operations issued, moments of the device passed, transfers reached.
     [[nodiscard]] std::uint64_t progress() const { return static_cast<std::uint64_t>(executed_) + device_.moments(); }
@@ -76,6 +85,7 @@ private:
     bool finish_stage();
     void check_only_persistent_left() const;
     void sample_memory();
+    void charge_device_calls(const memory::AllocatorStats& before);
     void free_slot(const program::Operation& operation);
 
     [[nodiscard]] std::uint32_t frame_of(program::Scope scope) const;
@@ -101,7 +111,9 @@ private:
     Tick host_ = 0;
     Tick stage_begin_ = 0;
     std::int64_t executed_ = 0;
+    bool out_of_memory_ = false;
     std::int64_t device_calls_before_ = 0;
+    std::int64_t retries_before_ = 0;
     Bytes pinned_peak_{};
     std::vector<FinishedWork> finished_;
     std::vector<program::MemorySample> samples_;

@@ -21,10 +21,11 @@ public:
                                                              rank + 1 < programs.size() ? &channels_[rank] : nullptr));
     }
 
-    /// Result: how long the slowest rank took.
-    types::Nanoseconds run(RunStage stage) {
+    /// Result: how long the slowest rank took, or nothing if a rank ran out of memory.
+    std::optional<types::Nanoseconds> run(RunStage stage) {
         for (auto& rank : ranks_) rank->begin(stage, clock_);
         run_until_done();
+        if (out_of_memory_) return std::nullopt;
         for (const PeerChannel& channel : channels_)
             STOWAGE_CHECK(channel.balanced(), "a transfer was sent that nobody received");
         Tick end = clock_;
@@ -34,6 +35,7 @@ public:
         return duration;
     }
 
+    [[nodiscard]] std::optional<std::size_t> out_of_memory() const { return out_of_memory_; }
     RankSimulator& rank(std::size_t number) { return *ranks_[number]; }
     [[nodiscard]] std::size_t size() const { return ranks_.size(); }
 
@@ -48,7 +50,12 @@ private:
             for (std::size_t i = 0; i < ranks_.size(); ++i) {
                 if (done[i]) continue;
                 const std::uint64_t before = ranks_[i]->progress();
-                done[i] = ranks_[i]->run();
+                const RankState state = ranks_[i]->run();
+                if (state == RankState::out_of_memory) {
+                    out_of_memory_ = i;
+                    return;
+                }
+                done[i] = state == RankState::done;
                 left -= done[i] ? 1 : 0;
                 moved = moved || done[i] || ranks_[i]->progress() != before;
             }
@@ -59,6 +66,7 @@ private:
     std::vector<PeerChannel> channels_;
     std::vector<std::unique_ptr<RankSimulator>> ranks_;
     Tick clock_ = 0;
+    std::optional<std::size_t> out_of_memory_;
 };
 
 }  // namespace
@@ -68,15 +76,16 @@ Prediction simulate(const std::vector<const program::StepProgram*>& programs, co
     Pipeline pipeline(programs, node, options);
     Prediction prediction;
     prediction.ranks.resize(pipeline.size());
-    auto collect = [&](StageResult RankPrediction::*stage) {
-        for (std::size_t i = 0; i < pipeline.size(); ++i) prediction.ranks[i].*stage = pipeline.rank(i).result();
+    auto stage = [&](RunStage which, StageResult RankPrediction::*result) {
+        const auto duration = pipeline.run(which);
+        prediction.out_of_memory = pipeline.out_of_memory();
+        for (std::size_t i = 0; i < pipeline.size(); ++i) prediction.ranks[i].*result = pipeline.rank(i).result();
+        return duration.value_or(types::Nanoseconds{0});
     };
-    pipeline.run(RunStage::setup);
-    collect(&RankPrediction::setup);
-    prediction.record_time = pipeline.run(RunStage::record);
-    collect(&RankPrediction::record);
-    for (int i = 0; i < kSteadySteps; ++i) prediction.step_time = pipeline.run(RunStage::steady);
-    collect(&RankPrediction::steady);
+    stage(RunStage::setup, &RankPrediction::setup);
+    if (!prediction.out_of_memory) prediction.record_time = stage(RunStage::record, &RankPrediction::record);
+    for (int i = 0; i < kSteadySteps && !prediction.out_of_memory; ++i)
+        prediction.step_time = stage(RunStage::steady, &RankPrediction::steady);
     for (std::size_t i = 0; i < pipeline.size(); ++i) {
         prediction.ranks[i].pinned = pipeline.rank(i).pinned();
         prediction.ranks[i].timeline = pipeline.rank(i).take_timeline();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "planner/memory/pinned_pool.hpp"
@@ -24,6 +25,8 @@ struct Prediction {
     types::Nanoseconds record_time{0};  ///< of the slowest rank
     types::Nanoseconds step_time{0};    ///< steady, of the slowest rank
     std::vector<RankPrediction> ranks;  ///< by pipeline rank
+    /// The pipeline rank that ran out of memory; nothing else is valid then.
+    std::optional<std::size_t> out_of_memory;
 };
 
 /// Runs the programs of all pipeline ranks together in virtual time: set-up, the first iteration, then steady
