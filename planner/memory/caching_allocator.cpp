@@ -46,8 +46,9 @@ BlockIndex CachingAllocator::find_block(Bytes size, Stream stream, PoolClass poo
 }
 
 FreeList& CachingAllocator::free_list(Stream stream, PoolClass pool) {
-    const std::size_t place = 2 * stream + static_cast<std::size_t>(pool);
-    if (place >= free_lists_.size()) free_lists_.resize(2 * (stream + 1));
+    const std::size_t first = std::size_t{2} * stream;
+    const std::size_t place = first + static_cast<std::size_t>(pool);
+    if (place >= free_lists_.size()) free_lists_.resize(first + 2);
     return free_lists_[place];
 }
 
