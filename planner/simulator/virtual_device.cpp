@@ -22,7 +22,7 @@ constexpr std::uint32_t kCopyStreams = bit(number(Stream::d2h)) | bit(number(Str
 
 }  // namespace
 
-VirtualDevice::VirtualDevice(const types::CopyEngines& engines, bool interference) {
+VirtualDevice::VirtualDevice(const types::CopyEngines& engines, bool interference) : kernels_take_turns_(interference) {
     auto slowed = [&](double slowdown) {
         return interference ? static_cast<std::int64_t>(std::llround(static_cast<double>(kFull) / (1 + slowdown)))
                             : kFull;
@@ -156,7 +156,8 @@ bool VirtualDevice::run(Tick limit, std::uint32_t until_drained) {
             finish(stream);
             finished_one = true;
         });
-        if (now_ == limit && !finished_one) return true;
+        // What was issued at this very moment still starts.
+        if (now_ == limit && !finished_one) return settle();
     }
 }
 
@@ -190,11 +191,24 @@ bool VirtualDevice::settle_stream(int stream) {
             start(stream, item);
             break;
         } else {
+            if (item.kind == Kind::compute && !takes_turn(stream)) break;
             start(stream, item);
             break;
         }
     }
     return recorded;
+}
+
+/// Whether the kernel at the head of the stream may start: no other runs, and none was ready before it.
+bool VirtualDevice::takes_turn(int stream) {
+    if (!kernels_take_turns_) return true;
+    Tick& ready = kernel_ready_[static_cast<std::size_t>(stream)];
+    if ((waiting_kernels_ & bit(stream)) == 0) ready = now_;
+    bool first = !kernel_runs_;
+    for_each_bit(waiting_kernels_ & ~bit(stream),
+                 [&](int other) { first = first && kernel_ready_[static_cast<std::size_t>(other)] >= ready; });
+    waiting_kernels_ = first ? waiting_kernels_ & ~bit(stream) : waiting_kernels_ | bit(stream);
+    return first;
 }
 
 /// Posts the transfer and, once the partner has posted, turns its length into the time from now to its end.
@@ -220,6 +234,7 @@ void VirtualDevice::start(int stream, const Item& item) {
     running.remaining = item.length << kShift;
     running.updated = now_;
     active_ |= bit(stream);
+    kernel_runs_ = kernel_runs_ || item.kind == Kind::compute;
     if (item.kind == Kind::copy) {
         ++copies_[item.detail];
         speeds_stale_ = true;
@@ -303,6 +318,7 @@ void VirtualDevice::finish(int stream) {
     if (finished_ != nullptr)
         finished_->push_back({running.item.tag_or_event, static_cast<Stream>(stream), running.start, now_});
     active_ &= ~bit(stream);
+    if (running.item.kind == Kind::compute) kernel_runs_ = false;
     if (running.item.kind == Kind::copy) {
         --copies_[running.item.detail];
         speeds_stale_ = true;
