@@ -45,7 +45,8 @@ types::Scenario read_scenario_text(const std::string& name, const std::string& t
         fields.finish();
     } else {
         gathered.failed.insert("");
-        gathered.diagnostics.add(Location{source, root.at, {}}, "found " + found(root) + ", expected a scenario");
+        if (root.kind != Value::Kind::invalid)  // else it was reported while parsing
+            gathered.diagnostics.add(Location{source, root.at, {}}, "found " + found(root) + ", expected a scenario");
     }
     return finish(gathered, draft).scenario;
 }
