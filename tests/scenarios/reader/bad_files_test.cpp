@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "scenarios/reader/scenario_reader.hpp"
-#include "temporary_folder.hpp"
+#include "tests/scenarios/reader/temporary_folder.hpp"
 
 namespace stowage::reader::testing {
 namespace {

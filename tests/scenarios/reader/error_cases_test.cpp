@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "scenarios/reader/scenario_reader.hpp"
-#include "temporary_folder.hpp"
+#include "tests/scenarios/reader/temporary_folder.hpp"
 
 namespace stowage::reader::testing {
 namespace {

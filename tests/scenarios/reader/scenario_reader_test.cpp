@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "temporary_folder.hpp"
+#include "tests/scenarios/reader/temporary_folder.hpp"
 
 namespace stowage::reader::testing {
 namespace {
