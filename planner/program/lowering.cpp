@@ -14,7 +14,6 @@
 namespace stowage::program {
 namespace {
 
-using layers::ScriptKind;
 using layers::Step;
 using layers::StepKind;
 

@@ -9,7 +9,7 @@ namespace stowage::types {
 /// One concrete offload policy that Megatron's flags can express: what `auto` is replaced by.
 struct OffloadChoice {
     ModuleSet modules;
-    double fraction = 1;                            ///< share of groups, applied per chunk
+    double fraction = 1;                               ///< share of groups, applied per chunk
     std::int64_t min_offloaded_tensor_size = 1048576;  ///< elements
     std::int64_t delta_bytes_across_pp_ranks = 0;
 
