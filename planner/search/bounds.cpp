@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 
+#include "planner/program/durations.hpp"
 #include "planner/program/frame_layout.hpp"
 #include "planner/program/schedule.hpp"
 
@@ -30,9 +32,17 @@ Bytes freed_by(const layers::LayerScript& script, types::ModuleSet modules) {
     return sum;
 }
 
+/// Time of a set of copies, by direction, each alone on its engine.
+using CopyTimes = std::array<Nanoseconds, 2>;
+
+CopyTimes& operator+=(CopyTimes& left, const CopyTimes& right) {
+    for (std::size_t i = 0; i < left.size(); ++i) left[i] += right[i];
+    return left;
+}
+
 struct StageFlags {
     Bytes moved;
-    Bytes certainly_moved;
+    CopyTimes certain{};  ///< of what moves whatever the last-group rule keeps
     Bytes freed;
     std::size_t eligible = 0;
     std::size_t kept = 0;
@@ -43,17 +53,37 @@ struct Site {
     std::size_t position;
     types::Module module;
     Bytes bytes;
+    CopyTimes times;
 };
 
-std::vector<Site> eligible_sites(const layers::StageLayers& stage, const OffloadChoice& choice) {
+/// The groups of a chunk that have something to move, and how many names have such a group as their last.
+struct Sites {
+    std::vector<Site> list;
+    std::size_t margin = 0;
+};
+
+Sites eligible_sites(const Job& job, const layers::StageLayers& stage, const OffloadChoice& choice) {
+    const program::Durations durations(job.scenario.hardware, job.scenario.parallel);
     std::vector<program::FrameLayout> layouts;
     for (const layers::LayerScript& script : stage.scripts) layouts.emplace_back(script, choice);
-    std::vector<Site> sites;
-    for (std::size_t position = 0; position < stage.order.size(); ++position)
-        for (const types::Module module : layouts[stage.order[position]].groups()) {
-            const Bytes bytes = layouts[stage.order[position]].group_bytes(module);
-            if (bytes > Bytes{0}) sites.push_back({position, module, bytes});
+    Sites sites;
+    std::array<bool, types::kModuleCount> last_moves{};
+    for (std::size_t position = 0; position < stage.order.size(); ++position) {
+        const std::size_t script = stage.order[position];
+        for (const types::Module module : layouts[script].groups()) {
+            const Bytes bytes = layouts[script].group_bytes(module);
+            last_moves[static_cast<std::size_t>(module)] = bytes > Bytes{0};
+            if (bytes == Bytes{0}) continue;
+            CopyTimes times{};
+            for (const layers::SavedIndex saved : layouts[script].movable(module)) {
+                const Bytes size = stage.scripts[script].saved[layers::index(saved)].bytes();
+                times += CopyTimes{durations.copy(program::Direction::device_to_host, size),
+                                   durations.copy(program::Direction::host_to_device, size)};
+            }
+            sites.list.push_back({position, module, bytes, times});
         }
+    }
+    sites.margin = static_cast<std::size_t>(std::count(last_moves.begin(), last_moves.end(), true));
     return sites;
 }
 
@@ -62,24 +92,27 @@ std::size_t dropped(std::size_t count, double fraction) {
     return static_cast<std::size_t>(static_cast<double>(count) * (1 - fraction));
 }
 
-StageFlags flag_stage(const layers::StageLayers& stage, const OffloadChoice& choice) {
-    const std::vector<Site> sites = eligible_sites(stage, choice);
+StageFlags flag_stage(const Job& job, const layers::StageLayers& stage, const OffloadChoice& choice) {
+    const Sites sites = eligible_sites(job, stage, choice);
     StageFlags flags;
-    flags.eligible = sites.size();
-    flags.kept = dropped(sites.size(), choice.fraction);
-    const std::size_t margin = std::min<std::size_t>(sites.size(), static_cast<std::size_t>(choice.modules.size()));
-    flags.kept_first = dropped(sites.size() - margin, choice.fraction);
+    flags.eligible = sites.list.size();
+    flags.kept = dropped(flags.eligible, choice.fraction);
+    flags.kept_first = dropped(flags.eligible - sites.margin, choice.fraction);
     std::vector<types::ModuleSet> moved(stage.order.size());
-    Bytes last_of_each[types::kModuleCount];
-    for (std::size_t i = 0; i + flags.kept < sites.size(); ++i) {
-        moved[sites[i].position].insert(sites[i].module);
-        flags.moved += sites[i].bytes;
-        Bytes& largest = last_of_each[static_cast<std::size_t>(sites[i].module)];
-        largest = std::max(largest, sites[i].bytes);
+    std::array<CopyTimes, types::kModuleCount> longest{};
+    for (std::size_t i = 0; i + flags.kept < flags.eligible; ++i) {
+        const Site& site = sites.list[i];
+        moved[site.position].insert(site.module);
+        flags.moved += site.bytes;
+        flags.certain += site.times;
+        CopyTimes& times = longest[static_cast<std::size_t>(site.module)];
+        for (std::size_t direction = 0; direction < 2; ++direction)
+            times[direction] = std::max(times[direction], site.times[direction]);
     }
-    flags.certainly_moved = flags.moved;
-    for (const Bytes& bytes : last_of_each) flags.certainly_moved -= bytes;
-    flags.certainly_moved = std::max(flags.certainly_moved, Bytes{0});
+    // The last-group rule keeps at most one group of each module. What the delta keeps on later ranks is not followed.
+    for (const CopyTimes& times : longest)
+        for (std::size_t direction = 0; direction < 2; ++direction) flags.certain[direction] -= times[direction];
+    if (stage.pipeline_rank * choice.delta_bytes_across_pp_ranks > 0) flags.certain = {};
     for (std::size_t position = 0; position < moved.size(); ++position)
         flags.freed += freed_by(stage.scripts[stage.order[position]], moved[position]);
     return flags;
@@ -97,11 +130,11 @@ Bytes slack_of(const layers::StageLayers& stage) {
 FlaggedGroups flagged_groups(const Job& job, const OffloadChoice& choice) {
     FlaggedGroups flagged;
     flagged.signature = choice.modules.joined();
+    if (choice.delta_bytes_across_pp_ranks != 0) flagged.signature += fmt::format(" {}", choice.fraction);
     for (const layers::StageLayers& stage : job.stages) {
-        const StageFlags flags = flag_stage(stage, choice);
+        const StageFlags flags = flag_stage(job, stage, choice);
         flagged.bytes_per_microbatch += flags.moved;
-        flagged.moved.push_back(flags.moved);
-        flagged.certainly_moved.push_back(flags.certainly_moved);
+        flagged.copy_time.push_back(std::max(flags.certain[0], flags.certain[1]));
         flagged.freed.push_back(flags.freed);
         flagged.signature += fmt::format(" {}/{}/{}", flags.eligible, flags.kept, flags.kept_first);
     }
@@ -124,22 +157,9 @@ std::vector<Bytes> least_peaks(const Job& job, const Outcome& nothing, const Fla
 }
 
 Nanoseconds least_step_time(const Job& job, const Outcome& nothing, const FlaggedGroups& flagged) {
-    const types::CopyEngines& engines = job.scenario.hardware.node.copy;
-    // The fastest point of the curve: no copy of any size beats it.
-    auto best_rate = [](const types::CopyCurve& curve) {
-        double rate = 0;
-        for (const types::CopyPoint& point : curve.points())
-            rate =
-                std::max(rate, static_cast<double>(point.size.count) * 1e9 / static_cast<double>(point.time.count()));
-        return types::BytesPerSecond{rate};
-    };
-    Nanoseconds least = nothing.step_time;
-    for (const Bytes& bytes : flagged.certainly_moved) {
-        // The first microbatch in backward order keeps more; leave it out.
-        const Bytes step{bytes.count * (job.scenario.microbatches() - 1)};
-        least = std::max(least, types::transfer_time(step, best_rate(engines.device_to_host)));
-        least = std::max(least, types::transfer_time(step, best_rate(engines.host_to_device)));
-    }
+    Nanoseconds least = nothing.unhindered_step_time;
+    // The first microbatch in backward order keeps more; leave it out.
+    for (const Nanoseconds time : flagged.copy_time) least = std::max(least, (job.scenario.microbatches() - 1) * time);
     return least;
 }
 

@@ -7,8 +7,8 @@
 // larger. The caching allocator counts whole blocks, which are up to 1 MiB larger than what was asked for, so that much
 // is granted for every tensor alive.
 //
-// Time: the copies of one direction go through one engine; a step cannot be shorter than its bytes at the engine's best
-// rate, nor than the step without any copy.
+// Time: the copies of one direction go through one engine; a step cannot be shorter than those that are certain, each
+// alone on its engine, nor than the step without any copy.
 //
 // Tested by: tests/planner/search/bounds_test.cpp (no bound exceeds what the simulation gives).
 
@@ -23,10 +23,9 @@ namespace stowage::search {
 /// microbatch.
 struct FlaggedGroups {
     Bytes bytes_per_microbatch{};        ///< over all ranks
-    std::vector<Bytes> moved;            ///< by rank: bytes copied for one microbatch, at most
-    std::vector<Bytes> certainly_moved;  ///< by rank: at least, after the last-group rule
+    std::vector<Nanoseconds> copy_time;  ///< by rank: the slower direction's copies of one microbatch, at least
     std::vector<Bytes> freed;            ///< by rank: storages that may go for one microbatch
-    std::string signature;               ///< equal for choices that flag the same groups on every rank
+    std::string signature;               ///< equal only for choices that flag the same groups on every rank
 };
 FlaggedGroups flagged_groups(const Job& job, const OffloadChoice& choice);
 

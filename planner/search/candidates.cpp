@@ -91,6 +91,7 @@ CandidateSpace enumerate(const Job& job) {
     note_modules_without_site(job, space);
     std::set<std::string> seen;
     std::vector<std::pair<std::int64_t, OffloadChoice>> found;
+    const bool asked_for = job.scenario.offload.offload_modules && !job.scenario.offload.offload_modules->empty();
     for (const types::ModuleSet modules : module_sets(job)) {
         for (const double fraction : fractions(job)) {
             const OffloadChoice choice = make_choice(job, modules, fraction);
@@ -102,7 +103,8 @@ CandidateSpace enumerate(const Job& job) {
                 continue;
             }
             const FlaggedGroups flagged = flagged_groups(job, choice);
-            if (flagged.bytes_per_microbatch == Bytes{0} || !seen.insert(flagged.signature).second) continue;
+            if (flagged.bytes_per_microbatch == Bytes{0} && !asked_for) continue;
+            if (!seen.insert(flagged.signature).second) continue;
             found.emplace_back(flagged.bytes_per_microbatch.count, choice);
         }
     }

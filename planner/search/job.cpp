@@ -62,6 +62,7 @@ Outcome finish(const Job& job, const OffloadChoice& choice, const LoweredRanks& 
     Outcome outcome;
     outcome.choice = choice;
     outcome.step_time = prediction.step_time;
+    outcome.unhindered_step_time = prediction.step_time;
     outcome.record_time = prediction.record_time;
     for (std::size_t i = 0; i < job.stages.size(); ++i) {
         outcome.released_while_saved = outcome.released_while_saved || lowered.ranks[i].released_while_saved;
@@ -102,9 +103,13 @@ std::pair<Outcome, simulator::Prediction> predict(const Job& job, const OffloadC
     if (!cache_decides(outcome, job.scenario.device_memory_limit())) return {std::move(outcome), std::move(unlimited)};
     options.device_memory = job.scenario.device_memory_limit();
     simulator::Prediction limited = simulator::simulate(programs, node, options);
-    if (!limited.out_of_memory) return {finish(job, choice, lowered, limited), std::move(limited)};
-    outcome.out_of_memory = true;
-    return {std::move(outcome), std::move(unlimited)};
+    if (limited.out_of_memory) {
+        outcome.out_of_memory = true;
+        return {std::move(outcome), std::move(unlimited)};
+    }
+    outcome = finish(job, choice, lowered, limited);
+    outcome.unhindered_step_time = unlimited.step_time;
+    return {std::move(outcome), std::move(limited)};
 }
 
 }  // namespace

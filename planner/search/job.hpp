@@ -59,6 +59,7 @@ struct RankOutcome {
 struct Outcome {
     OffloadChoice choice;
     Nanoseconds step_time{0};
+    Nanoseconds unhindered_step_time{0};  ///< without a memory limit: no time lost on giving the cache back
     Nanoseconds record_time{0};
     std::vector<RankOutcome> ranks;
     bool chunk_mismatch = false;        ///< Megatron stops in the second iteration (H3): nothing below is valid

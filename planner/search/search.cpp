@@ -70,6 +70,10 @@ public:
         plan_.certificate.candidates = std::ssize(space_.candidates);
         const auto& asked = job_.scenario.offload.offload_modules;
         const bool forced = asked && !asked->empty();
+        if (forced) {
+            best_.reset();
+            smallest_.reset();
+        }
         if (forced || !best_) search();
         conclude(forced);
         plan_.baselines = baselines(job_, nothing_, options_);
@@ -84,15 +88,23 @@ private:
         if (fits(job_, outcome) && (!best_ || rank_of(outcome) < rank_of(*best_))) best_ = outcome;
     }
 
-    [[nodiscard]] bool discarded(const OffloadChoice& choice) const {
+    [[nodiscard]] bool discarded(const OffloadChoice& choice) {
         const FlaggedGroups flagged = flagged_groups(job_, choice);
         if (best_ && least_step_time(job_, nothing_, flagged) > best_->step_time) return true;
         const std::vector<Bytes> peaks = least_peaks(job_, nothing_, flagged);
-        return std::any_of(peaks.begin(), peaks.end(), [&](Bytes peak) { return peak > plan_.device_limit; });
+        const Bytes peak = *std::max_element(peaks.begin(), peaks.end());
+        if (peak <= plan_.device_limit) return false;
+        if (!least_discarded_ || peak < least_discarded_->first) least_discarded_ = {peak, choice};
+        return true;
+    }
+
+    /// What is too large by its bound alone may still be the smallest there is.
+    void consider_least_discarded() {
+        if (least_discarded_ && (!smallest_ || least_discarded_->first < smallest_->fullest_rank().peak_reserved()))
+            consider(evaluate(job_, least_discarded_->second, options_.simulation));
     }
 
     void search() {
-        best_.reset();
         const auto begin = std::chrono::steady_clock::now();
         auto out_of_time = [&] {
             const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
@@ -117,11 +129,13 @@ private:
     }
 
     void conclude(bool forced) {
-        plan_.floor.schedule = nothing_.step_time;
+        plan_.floor.schedule = nothing_.unhindered_step_time;
         for (const RankOutcome& rank : nothing_.ranks)
             plan_.floor.compute = std::max(plan_.floor.compute, rank.compute);
-        plan_.certificate.lower_bound = nothing_.step_time;
+        plan_.certificate.lower_bound = nothing_.unhindered_step_time;
         if (!best_) {
+            consider_least_discarded();
+            if (!smallest_) smallest_ = nothing_;
             plan_.verdict = PlanVerdict::infeasible;
             plan_.smallest = smallest_;
             plan_.limited_by = limit_broken(job_, *smallest_);
@@ -145,6 +159,7 @@ private:
     CandidateSpace space_;
     std::optional<Outcome> best_;
     std::optional<Outcome> smallest_;
+    std::optional<std::pair<Bytes, OffloadChoice>> least_discarded_;  ///< by memory, with its bound
 };
 
 }  // namespace
@@ -161,8 +176,7 @@ std::string limit_broken(const Job& job, const Outcome& outcome) {
     if (fullest.peak_reserved() > limit)
         return fmt::format(
             "device memory of pipeline rank {}: {:.2f} GiB reserved at the peak, {:.2f} GiB over the limit of {:.2f} "
-            "GiB "
-            "({:.2f} GiB of it static)",
+            "GiB ({:.2f} GiB of it static)",
             fullest.pipeline_rank, types::in_gib(fullest.peak_reserved()),
             types::in_gib(fullest.peak_reserved() - limit), types::in_gib(limit), types::in_gib(fullest.static_bytes));
     const Bytes pinned = pinned_on_fullest_node(job, outcome);
