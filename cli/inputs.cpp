@@ -1,0 +1,36 @@
+#include "cli/inputs.hpp"
+
+#include "cli/verb.hpp"
+#include "scenarios/reader/scalars.hpp"
+
+namespace stowage::cli {
+namespace {
+
+std::string rule_set_names() {
+    std::string names;
+    for (const auto& [rules, name] : types::enum_names<types::RuleSet>())
+        names += (names.empty() ? "" : ", ") + std::string(name);
+    return names;
+}
+
+}  // namespace
+
+types::Bytes parse_size(const std::string& name, const std::string& text) {
+    reader::Value value;
+    value.kind = reader::Value::Kind::scalar;
+    value.text = text;
+    const reader::ReadScalar read = reader::read_scalar(value, reader::ScalarKind{reader::SizeRange{}});
+    if (read.value) return std::get<types::Bytes>(*read.value);
+    throw CommandLineError(name + ": " + read.message + (read.hint.empty() ? "" : "\nhint: " + read.hint));
+}
+
+void Overrides::apply(types::Scenario& scenario) const {
+    if (device_memory) scenario.limits.device_memory = parse_size("--device-memory", *device_memory);
+    if (host_memory) scenario.limits.host_memory_per_node = parse_size("--host-memory", *host_memory);
+    if (!rules) return;
+    const auto named = types::parse_name<types::RuleSet>(*rules);
+    if (!named) throw CommandLineError("--rules: found '" + *rules + "', expected one of " + rule_set_names());
+    scenario.rules = *named;
+}
+
+}  // namespace stowage::cli

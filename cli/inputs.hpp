@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "scenarios/types/scenario.hpp"
+
+namespace stowage::cli {
+
+/// `80GiB` of option `name`. Throws: CommandLineError.
+types::Bytes parse_size(const std::string& name, const std::string& text);
+
+/// What a command line may override of a scenario file. Throws: CommandLineError.
+struct Overrides {
+    std::optional<std::string> device_memory;
+    std::optional<std::string> host_memory;
+    std::optional<std::string> rules;
+
+    void apply(types::Scenario& scenario) const;
+};
+
+}  // namespace stowage::cli

@@ -1,0 +1,40 @@
+#include <memory>
+
+#include "cli/verb.hpp"
+
+namespace stowage::cli {
+namespace {
+
+/// A verb that takes any arguments and answers with an error.
+template <class Failure>
+void add_refusal(CLI::App& app, Run& chosen, const std::string& name, const std::string& about,
+                 const std::string& reason) {
+    CLI::App* const verb = app.add_subcommand(name, about);
+    verb->footer("Not here: " + reason);
+    verb->prefix_command();
+    verb->callback([name, reason, &chosen] {
+        chosen = [name, reason]() -> types::ExitCode { throw Failure(name + ": " + reason); };
+    });
+}
+
+}  // namespace
+
+void add_device_commands(CLI::App& app, Run& chosen) {
+    const std::string reason =
+        "needs a GPU and the library libstowage_gpu.so, which this build does not have; plan, simulate and check need "
+        "neither";
+    const std::string suffix = " (needs a GPU; not in this build)";
+    add_refusal<NoDeviceError>(app, chosen, "execute", "Runs a plan's step on a GPU and measures it" + suffix, reason);
+    add_refusal<NoDeviceError>(app, chosen, "profile", "Records what a step does on a GPU" + suffix, reason);
+    add_refusal<NoDeviceError>(app, chosen, "calibrate", "Measures this machine's rates" + suffix, reason);
+}
+
+void add_later_commands(CLI::App& app, Run& chosen) {
+    add_refusal<CommandLineError>(app, chosen, "import",
+                                  "Megatron arguments or config.json to a scenario (not in this version)",
+                                  "not in this version; write the scenario by hand, 'stowage schema' describes it");
+    add_refusal<CommandLineError>(app, chosen, "validate", "Predictions against measurements (not in this version)",
+                                  "not in this version");
+}
+
+}  // namespace stowage::cli

@@ -1,0 +1,62 @@
+#include <memory>
+
+#include "cli/verb.hpp"
+#include "reports/document.hpp"
+#include "reports/output_file.hpp"
+#include "reports/plan_json.hpp"
+#include "reports/plan_text.hpp"
+#include "reports/rank_csv.hpp"
+
+namespace stowage::cli {
+namespace {
+
+struct ReportOptions {
+    CommonOptions common;
+    std::string plan;
+    std::vector<std::string> measurements;
+    std::string format = "text";
+    std::optional<std::string> out;
+};
+
+std::string render(const ReportOptions& options) {
+    const std::string format = options.common.json ? "json" : options.format;
+    const reports::Json plan = reports::read_document(options.plan, reports::kPlanSchema);
+    return reports::reading(options.plan, [&] {
+        if (format == "csv") return reports::rank_csv(plan);
+        if (format == "json") return reports::to_text(plan);
+        return reports::plan_text(plan);
+    });
+}
+
+types::ExitCode run_report(const ReportOptions& options) {
+    if (options.format == "html" || options.format == "megatron-table")
+        throw CommandLineError("--format " + options.format + " is not in this version; text, csv and json are");
+    if (!options.measurements.empty())
+        throw CommandLineError("a plan beside measurements is not in this version; give the plan alone");
+    const std::string text = render(options);
+    if (options.out) {
+        reports::write_file(*options.out, text);
+        say(options.common, "wrote the report to " + *options.out);
+    } else {
+        print(text);
+    }
+    return types::ExitCode::yes;
+}
+
+}  // namespace
+
+void add_report_command(CLI::App& app, Run& chosen) {
+    const auto options = std::make_shared<ReportOptions>();
+    CLI::App* const verb =
+        add_verb(app, "report", "Shows a plan file: the terminal's summary, or a table to compute with.",
+                 "stowage report plan.json --format csv --out ranks.csv", options->common);
+    verb->add_option("PLAN", options->plan, "plan that 'stowage plan' wrote (JSON)")->required();
+    verb->add_option("MEASUREMENT", options->measurements, "not in this version");
+    verb->add_option("--format", options->format, "text (the default), csv or json")
+        ->check(CLI::IsMember({"text", "csv", "json", "html", "megatron-table"}))
+        ->type_name("FORMAT");
+    verb->add_option("--out", options->out, "write it here instead of to standard output")->type_name("FILE");
+    verb->callback([options, &chosen] { chosen = [options] { return run_report(*options); }; });
+}
+
+}  // namespace stowage::cli

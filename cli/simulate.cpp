@@ -1,0 +1,86 @@
+#include <memory>
+
+#include "cli/inputs.hpp"
+#include "cli/traces.hpp"
+#include "cli/verb.hpp"
+#include "reports/document.hpp"
+#include "reports/output_file.hpp"
+#include "reports/plan_json.hpp"
+#include "reports/plan_text.hpp"
+#include "scenarios/reader/scenario_reader.hpp"
+
+namespace stowage::cli {
+namespace {
+
+struct SimulateOptions {
+    CommonOptions common;
+    std::string input;
+    Overrides overrides;
+    std::optional<std::string> out;
+    std::optional<std::string> trace;
+};
+
+struct Simulated {
+    types::Scenario scenario;
+    types::OffloadChoice choice;
+};
+
+/// A scenario's own values; what is `auto` is not one policy.
+Simulated from_scenario(const std::string& path) {
+    reader::LoadedScenario loaded = reader::load_scenario(path);
+    const types::Offload& offload = loaded.scenario.offload;
+    const std::string hint = "simulate runs one policy; give a value here, or let 'stowage plan' choose";
+    if (!offload.offload_modules)
+        throw loaded.where.error_at("offload.offload_modules", "found auto, expected a list of modules", hint);
+    if (!offload.activation_offload_fraction)
+        throw loaded.where.error_at("offload.activation_offload_fraction", "found auto, expected a number", hint);
+    const types::OffloadChoice choice{.modules = *offload.offload_modules,
+                                      .fraction = *offload.activation_offload_fraction,
+                                      .min_offloaded_tensor_size = offload.min_offloaded_tensor_size,
+                                      .delta_bytes_across_pp_ranks = offload.delta_offload_bytes_across_pp_ranks};
+    return {std::move(loaded.scenario), choice};
+}
+
+Simulated from_plan(const std::string& path) {
+    reports::PlannedChoice planned = reports::planned_choice(reports::read_document(path, reports::kPlanSchema), path);
+    if (!planned.choice)
+        throw types::InputError(path + ": error: the plan is infeasible and has no choice to simulate");
+    return {std::move(planned.scenario), *planned.choice};
+}
+
+types::ExitCode run_simulate(const SimulateOptions& options) {
+    Simulated simulated =
+        reports::looks_like_json(options.input) ? from_plan(options.input) : from_scenario(options.input);
+    options.overrides.apply(simulated.scenario);
+    const search::Job job = search::prepare(std::move(simulated.scenario));
+    const search::Outcome outcome = search::evaluate(job, simulated.choice);
+    const reports::Json document = reports::simulation_json(job, outcome);
+    if (options.out) {
+        reports::write_file(*options.out, reports::to_text(document));
+        say(options.common, "wrote the simulation to " + *options.out);
+    }
+    if (options.trace && outcome.runs()) write_trace_file(options.common, job, outcome.choice, *options.trace);
+    if (options.common.json)
+        print(reports::to_text(document));
+    else if (!options.common.quiet)
+        print(reports::simulation_text(document));
+    return outcome.runs() ? types::ExitCode::yes : types::ExitCode::no;
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app, Run& chosen) {
+    const auto options = std::make_shared<SimulateOptions>();
+    CLI::App* const verb =
+        add_verb(app, "simulate", "Simulates one policy: a scenario's own offload values, or a plan's choice.",
+                 "stowage simulate plan.json --trace trace.json", options->common);
+    verb->add_option("SCENARIO|PLAN", options->input, "scenario file (YAML) or plan (JSON)")->required();
+    verb->add_option("--rules", options->overrides.rules, "Megatron-LM's version in place of the scenario's")
+        ->type_name("RULES");
+    verb->add_option("--out", options->out, "write the simulation here (JSON)")->type_name("FILE");
+    verb->add_option("--trace", options->trace, "write the simulated step here, for ui.perfetto.dev")
+        ->type_name("FILE");
+    verb->callback([options, &chosen] { chosen = [options] { return run_simulate(*options); }; });
+}
+
+}  // namespace stowage::cli

@@ -1,0 +1,54 @@
+#include "reports/check_report.hpp"
+
+#include <fmt/format.h>
+
+#include "planner/rules/legality.hpp"
+#include "reports/table.hpp"
+
+namespace stowage::reports {
+namespace {
+
+types::OffloadChoice own_choice(const types::Scenario& scenario) {
+    const types::Offload& offload = scenario.offload;
+    return {.modules = offload.offload_modules.value_or(types::ModuleSet{}),
+            .fraction = offload.activation_offload_fraction.value_or(1),
+            .min_offloaded_tensor_size = offload.min_offloaded_tensor_size,
+            .delta_bytes_across_pp_ranks = offload.delta_offload_bytes_across_pp_ranks};
+}
+
+}  // namespace
+
+Json check_json(const types::Scenario& scenario) {
+    const std::vector<rules::Finding> findings = rules::check(scenario, own_choice(scenario));
+    Json json;
+    json["schema"] = "stowage/check/1";
+    json["scenario_name"] = scenario.name;
+    json["rules"] = std::string(types::name_of(scenario.rules));
+    json["verdict"] = std::string(types::name_of(rules::worst(findings)));
+    json["findings"] = Json::array();
+    for (const rules::Finding& finding : findings)
+        json["findings"].push_back({{"rule", std::string(finding.rule)},
+                                    {"severity", std::string(types::name_of(finding.severity))},
+                                    {"message", finding.message},
+                                    {"nearest_legal", finding.nearest_legal}});
+    return json;
+}
+
+std::string check_text(const Json& check) {
+    std::string verdict = check.at("verdict").get<std::string>();
+    for (char& letter : verdict)
+        if (letter == '_') letter = ' ';
+    std::string text = fmt::format("{}: {} (rules {})\n", check.at("scenario_name").get<std::string>(), verdict,
+                                   check.at("rules").get<std::string>());
+    for (const Json& finding : check.at("findings")) {
+        const std::string line =
+            fmt::format("{} {}: {}", finding.at("severity").get<std::string>(), finding.at("rule").get<std::string>(),
+                        finding.at("message").get<std::string>());
+        text += fmt::format("  {}\n", wrapped(line, 4));
+        const std::string nearest = finding.at("nearest_legal").get<std::string>();
+        if (!nearest.empty()) text += fmt::format("    {}\n", wrapped("nearest: " + nearest, 6));
+    }
+    return text;
+}
+
+}  // namespace stowage::reports

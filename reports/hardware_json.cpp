@@ -1,0 +1,77 @@
+#include "reports/hardware_json.hpp"
+
+namespace stowage::reports {
+namespace {
+
+constexpr double kGiga = 1e9;
+constexpr double kTera = 1e12;
+
+double gb_per_s(types::BytesPerSecond rate) { return rate.rate / kGiga; }
+double tflop_per_s(types::FlopsPerSecond rate) { return rate.rate / kTera; }
+
+Json device_json(const types::Device& device) {
+    Json json;
+    if (!device.name.empty()) json["name"] = device.name;
+    json["compute_capability"] = device.compute_capability;
+    json["memory"] = device.memory.count;
+    json["gemm_bf16_tflop_per_s"] = tflop_per_s(device.gemm_bf16);
+    json["attention_forward_bf16_tflop_per_s"] = tflop_per_s(device.attention_forward_bf16);
+    json["attention_backward_bf16_tflop_per_s"] = tflop_per_s(device.attention_backward_bf16);
+    json["memory_bandwidth_gb_per_s"] = gb_per_s(device.memory_bandwidth);
+    json["kernel_overhead_us"] = file_microseconds(device.kernel_overhead);
+    return json;
+}
+
+Json curve_json(const types::CopyCurve& curve) {
+    Json points = Json::array();
+    for (const types::CopyPoint& point : curve.points())
+        points.push_back({{"size", point.size.count}, {"time_us", file_microseconds(point.time)}});
+    return points;
+}
+
+Json copy_json(const types::CopyEngines& copy) {
+    Json json;
+    json["device_to_host"] = curve_json(copy.device_to_host);
+    json["host_to_device"] = curve_json(copy.host_to_device);
+    json["duplex_device_to_host"] = copy.duplex_device_to_host;
+    json["duplex_host_to_device"] = copy.duplex_host_to_device;
+    for (const auto& [kernel_class, name] : types::enum_names<types::KernelClass>()) {
+        const types::Slowdown& slowdown = copy.slowdown[static_cast<std::size_t>(kernel_class)];
+        json["slowdown"][std::string(name)] = {
+            {"under_d2h", slowdown.under_d2h}, {"under_h2d", slowdown.under_h2d}, {"under_both", slowdown.under_both}};
+    }
+    return json;
+}
+
+Json host_json(const types::HostCosts& host) {
+    return {{"kernel_launch_us", file_microseconds(host.kernel_launch)},
+            {"framework_forward_us", file_microseconds(host.framework_forward)},
+            {"framework_backward_us", file_microseconds(host.framework_backward)},
+            {"copy_launch_us", file_microseconds(host.copy_launch)},
+            {"event_call_us", file_microseconds(host.event_call)},
+            {"synchronize_us", file_microseconds(host.synchronize)},
+            {"device_allocation_call_us", file_microseconds(host.device_allocation_call)},
+            {"pinned_allocation_us_per_gib", file_microseconds(host.pinned_allocation_per_gib)},
+            {"launch_queue_depth", host.launch_queue_depth}};
+}
+
+Json link_json(const types::Link& link) {
+    return {{"rate_gb_per_s", gb_per_s(link.rate)}, {"latency_us", file_microseconds(link.latency)}};
+}
+
+}  // namespace
+
+Json hardware_json(const types::Node& node) {
+    Json json;
+    if (!node.name.empty()) json["name"] = node.name;
+    json["gpus_per_node"] = node.gpus_per_node;
+    json["host_memory"] = node.host_memory.count;
+    json["device"] = device_json(node.device);
+    json["copy"] = copy_json(node.copy);
+    json["host"] = host_json(node.host);
+    json["nvlink"] = link_json(node.nvlink);
+    json["network"] = link_json(node.network);
+    return json;
+}
+
+}  // namespace stowage::reports

@@ -1,0 +1,93 @@
+#include "reports/outcome_json.hpp"
+
+#include "planner/layers/inventory.hpp"
+
+namespace stowage::reports {
+namespace {
+
+std::int64_t ranks_per_stage(const search::Job& job) {
+    const types::ParallelLayout& layout = job.scenario.parallel;
+    return layout.world_size() / layout.pipeline_model_parallel_size;
+}
+
+/// Of the chosen modules, and of any other that moved something.
+Json bytes_by_module(const std::array<types::Bytes, types::kModuleCount>& bytes, types::ModuleSet chosen) {
+    Json json = Json::object();
+    for (const auto& [module, name] : types::enum_names<types::Module>()) {
+        const types::Bytes moved = bytes[static_cast<std::size_t>(module)];
+        if (chosen.contains(module) || moved.count > 0) json[std::string(name)] = moved.count;
+    }
+    return json;
+}
+
+Json peaks_json(types::Bytes allocated, types::Bytes reserved) {
+    return {{"peak_allocated_bytes", allocated.count}, {"peak_reserved_bytes", reserved.count}};
+}
+
+Json rank_json(const search::RankOutcome& rank, std::int64_t per_stage, types::ModuleSet chosen) {
+    Json json;
+    json["rank"] = rank.pipeline_rank * per_stage;
+    json["pipeline_rank"] = rank.pipeline_rank;
+    json["stands_for_ranks"] = per_stage;
+    json["layers"] = rank.layers;
+    json["static_bytes"] = rank.static_bytes.count;
+    json["peak_allocated_bytes"] = rank.peak_allocated().count;
+    json["peak_reserved_bytes"] = rank.peak_reserved().count;
+    json["first_iteration"] = peaks_json(rank.record_peak_allocated, rank.record_peak_reserved);
+    json["later_iterations"] = peaks_json(rank.steady_peak_allocated, rank.steady_peak_reserved);
+    json["pinned_host_bytes"] = rank.pinned_host.count;
+    json["offloaded_bytes"] = bytes_by_module(rank.offloaded.bytes, chosen);
+    json["megatron_summary_bytes"] = bytes_by_module(rank.offloaded.table, chosen);
+    json["step_time_us"] = file_microseconds(rank.step_time);
+    json["main_stream_busy_us"] = file_microseconds(rank.compute);
+    json["exposed_copy_us"] = file_microseconds(rank.exposed_copy);
+    json["device_to_host_busy_us"] = file_microseconds(rank.device_to_host_busy);
+    json["host_to_device_busy_us"] = file_microseconds(rank.host_to_device_busy);
+    json["operations"] = rank.operations;
+    return json;
+}
+
+double tflop_per_s_per_gpu(const search::Job& job, const search::Outcome& outcome) {
+    const double flops = layers::model_flops_per_step(job.scenario);
+    const double gpus = static_cast<double>(job.scenario.parallel.world_size());
+    const double nanoseconds = static_cast<double>(outcome.step_time.count());
+    return nanoseconds > 0 ? flops / gpus / nanoseconds / 1e3 : 0;
+}
+
+}  // namespace
+
+Json choice_json(const types::OffloadChoice& choice) {
+    Json modules = Json::array();
+    for (const types::Module module : choice.modules.list()) modules.push_back(std::string(types::name_of(module)));
+    return {{"offload_modules", modules},
+            {"activation_offload_fraction", choice.fraction},
+            {"min_offloaded_tensor_size", choice.min_offloaded_tensor_size},
+            {"delta_offload_bytes_across_pp_ranks", choice.delta_bytes_across_pp_ranks}};
+}
+
+std::string stop_reason(const search::Outcome& outcome) {
+    if (outcome.chunk_mismatch) return "Megatron stops in the second iteration: chunk mismatch (H3)";
+    if (outcome.released_while_saved)
+        return "Megatron fails in the backward: an offloaded group empties a tensor that a kept one still needs";
+    return {};
+}
+
+Json predicted_json(const search::Job& job, const search::Outcome& outcome) {
+    if (!outcome.runs() || outcome.ranks.empty())
+        return {{"step_time_us", nullptr}, {"stops_with", stop_reason(outcome)}};
+    return {{"step_time_us", file_microseconds(outcome.step_time)},
+            {"first_iteration_us", file_microseconds(outcome.record_time)},
+            {"tflop_per_s_per_gpu", tflop_per_s_per_gpu(job, outcome)},
+            {"peak_reserved_bytes", outcome.fullest_rank().peak_reserved().count},
+            {"pinned_host_bytes_per_node", search::pinned_on_fullest_node(job, outcome).count}};
+}
+
+Json ranks_json(const search::Job& job, const search::Outcome& outcome) {
+    Json list = Json::array();
+    if (!outcome.runs()) return list;
+    for (const search::RankOutcome& rank : outcome.ranks)
+        list.push_back(rank_json(rank, ranks_per_stage(job), outcome.choice.modules));
+    return list;
+}
+
+}  // namespace stowage::reports

@@ -1,0 +1,126 @@
+#include "reports/plan_json.hpp"
+
+#include "planner/layers/inventory.hpp"
+#include "planner/search/search.hpp"
+#include "reports/inventory_json.hpp"
+#include "reports/megatron_flags.hpp"
+#include "reports/outcome_json.hpp"
+#include "reports/scenario_json.hpp"
+#include "reports/version.hpp"
+
+namespace stowage::reports {
+namespace {
+
+Json begin_document(const char* schema, const search::Job& job) {
+    Json json;
+    json["schema"] = schema;
+    json["stowage_version"] = kVersion;
+    json["scenario_name"] = job.scenario.name;
+    json["implementation"] = std::string(types::name_of(job.scenario.implementation));
+    json["rules"] = std::string(types::name_of(job.scenario.rules));
+    return json;
+}
+
+Json limits_json(types::Bytes device, types::Bytes host) {
+    return {{"device_memory_bytes", device.count}, {"host_memory_per_node_bytes", host.count}};
+}
+
+Json flags_json(const MegatronFlags& flags) {
+    return {{"arguments", flags.arguments}, {"environment", Json(flags.environment)}};
+}
+
+Json floor_json(const search::Floor& floor) {
+    return {{"compute_us", file_microseconds(floor.compute)},
+            {"schedule_us", file_microseconds(floor.schedule)},
+            {"device_to_host_us", file_microseconds(floor.device_to_host)},
+            {"host_to_device_us", file_microseconds(floor.host_to_device)}};
+}
+
+Json certificate_json(const search::Plan& plan) {
+    const search::Certificate& certificate = plan.certificate;
+    return {{"lower_bound_us", file_microseconds(certificate.lower_bound)},
+            {"gap", plan.chosen ? Json(certificate.gap) : Json(nullptr)},
+            {"candidates", certificate.candidates},
+            {"simulated", certificate.simulated},
+            {"pruned", certificate.pruned},
+            {"complete", certificate.complete}};
+}
+
+Json baselines_json(const search::Job& job, const search::Plan& plan) {
+    Json list = Json::array();
+    for (const search::Baseline& baseline : plan.baselines)
+        list.push_back({{"name", baseline.name},
+                        {"description", baseline.description},
+                        {"choice", choice_json(baseline.outcome.choice)},
+                        {"fits", baseline.fits},
+                        {"predicted", predicted_json(job, baseline.outcome)}});
+    return list;
+}
+
+Json rejections_json(const search::Plan& plan) {
+    Json list = Json::array();
+    for (const search::Rejection& rejection : plan.rejections) {
+        Json modules = Json::array();
+        for (const types::Module module : rejection.modules.list())
+            modules.push_back(std::string(types::name_of(module)));
+        list.push_back({{"offload_modules", modules},
+                        {"rule", rejection.rule},
+                        {"reason", rejection.reason},
+                        {"nearest_legal", rejection.nearest_legal}});
+    }
+    return list;
+}
+
+Json model_summary_json(const types::Scenario& scenario) {
+    return {{"parameters", layers::model_parameters(scenario)},
+            {"flops_per_step", layers::model_flops_per_step(scenario)},
+            {"gpus", scenario.parallel.world_size()},
+            {"microbatches", scenario.microbatches()}};
+}
+
+void add_answer(Json& json, const search::Job& job, const search::Plan& plan) {
+    json["choice"] = plan.chosen ? choice_json(plan.chosen->choice) : Json(nullptr);
+    json["megatron_flags"] = flags_json(plan.chosen ? megatron_flags(plan.chosen->choice) : MegatronFlags{});
+    json["predicted"] = plan.chosen ? predicted_json(job, *plan.chosen) : Json{{"step_time_us", nullptr}};
+    json["predicted"]["lower_bound_us"] = file_microseconds(plan.certificate.lower_bound);
+    json["ranks"] = plan.chosen ? ranks_json(job, *plan.chosen) : Json::array();
+    if (plan.verdict != search::PlanVerdict::infeasible) return;
+    json["limited_by"] = plan.limited_by;
+    if (!plan.smallest) return;
+    json["smallest"] = {{"choice", choice_json(plan.smallest->choice)},
+                        {"predicted", predicted_json(job, *plan.smallest)},
+                        {"ranks", ranks_json(job, *plan.smallest)}};
+}
+
+}  // namespace
+
+Json plan_json(const search::Job& job, const search::Plan& plan) {
+    Json json = begin_document(kPlanSchema, job);
+    json["verdict"] = std::string(types::name_of(plan.verdict));
+    add_answer(json, job, plan);
+    json["limits"] = limits_json(plan.device_limit, plan.host_limit);
+    json["certificate"] = certificate_json(plan);
+    json["floor"] = floor_json(plan.floor);
+    json["baselines"] = baselines_json(job, plan);
+    json["rejections"] = rejections_json(plan);
+    json["notes"] = plan.notes;
+    json["job"] = model_summary_json(job.scenario);
+    json["tensor_groups"] = tensor_groups_json(job);
+    json["scenario"] = scenario_json(job.scenario);
+    return json;
+}
+
+Json simulation_json(const search::Job& job, const search::Outcome& outcome) {
+    Json json = begin_document(kSimulationSchema, job);
+    json["choice"] = choice_json(outcome.choice);
+    json["megatron_flags"] = flags_json(megatron_flags(outcome.choice));
+    json["predicted"] = predicted_json(job, outcome);
+    json["fits"] = search::fits(job, outcome);
+    json["ranks"] = ranks_json(job, outcome);
+    json["limits"] = limits_json(job.scenario.device_memory_limit(), job.scenario.host_memory_limit());
+    json["job"] = model_summary_json(job.scenario);
+    json["scenario"] = scenario_json(job.scenario);
+    return json;
+}
+
+}  // namespace stowage::reports

@@ -1,0 +1,188 @@
+#include "reports/plan_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reports/sections.hpp"
+#include "reports/table.hpp"
+#include "reports/units.hpp"
+
+namespace stowage::reports {
+namespace {
+
+constexpr double kAtTheFloor = 0.01;
+
+std::int64_t bytes(const Json& object, const char* key) { return object.at(key).get<std::int64_t>(); }
+double microseconds(const Json& object, const char* key) { return object.at(key).get<double>(); }
+std::string text(const Json& object, const char* key) { return object.at(key).get<std::string>(); }
+
+std::int64_t device_limit(const Json& document) { return bytes(document.at("limits"), "device_memory_bytes"); }
+
+std::string labelled(const char* label, const std::string& words) {
+    return fmt::format("  {:<10}{}\n", label, wrapped(words, 12));
+}
+
+std::string step_words(const Json& predicted) {
+    return fmt::format("{} ms a step, {:.1f} TFLOP/s a GPU; the first iteration {} ms",
+                       milliseconds(microseconds(predicted, "step_time_us")),
+                       microseconds(predicted, "tflop_per_s_per_gpu"),
+                       milliseconds(microseconds(predicted, "first_iteration_us")));
+}
+
+std::string memory_words(const Json& ranks, std::int64_t limit) {
+    const Json& fullest = fullest_rank(ranks);
+    const std::int64_t reserved = bytes(fullest, "peak_reserved_bytes");
+    return fmt::format("{} GiB reserved on the fullest rank (pipeline rank {}), {} GiB {} the limit", gib(reserved),
+                       fullest.at("pipeline_rank").dump(), gib(std::abs(limit - reserved)),
+                       reserved > limit ? "over" : "below");
+}
+
+std::string pinned_words(const Json& predicted, const Json& limits) {
+    return fmt::format("{} of {} GiB pinned on the fullest node", gib(bytes(predicted, "pinned_host_bytes_per_node")),
+                       gib(bytes(limits, "host_memory_per_node_bytes")));
+}
+
+std::string outcome_lines(const Json& predicted, const Json& ranks, const Json& limits) {
+    std::string lines = labelled("time", step_words(predicted));
+    lines += labelled("memory", memory_words(ranks, bytes(limits, "device_memory_bytes")));
+    if (bytes(predicted, "pinned_host_bytes_per_node") > 0) lines += labelled("host", pinned_words(predicted, limits));
+    return lines;
+}
+
+std::string headline(const Json& plan) {
+    const std::string name = text(plan, "scenario_name");
+    const std::string verdict = text(plan, "verdict");
+    if (verdict == "infeasible") return name + ": infeasible, no choice of modules and fraction fits\n\n";
+    if (verdict == "nothing_to_do") return name + ": nothing to do, it fits without offloading\n\n";
+    return name + ": offload " + choice_words(plan.at("choice")) + "\n\n";
+}
+
+std::string answer_section(const Json& plan) {
+    if (text(plan, "verdict") != "infeasible")
+        return outcome_lines(plan.at("predicted"), plan.at("ranks"), plan.at("limits")) + "\n" +
+               flags_section(plan.at("megatron_flags")) + ranks_section(plan.at("ranks"), device_limit(plan));
+    std::string section = labelled("over", text(plan, "limited_by"));
+    if (!plan.contains("smallest")) return section;
+    const Json& smallest = plan.at("smallest");
+    section += labelled("smallest", "the smallest peak found is that of " + choice_words(smallest.at("choice")));
+    section += outcome_lines(smallest.at("predicted"), smallest.at("ranks"), plan.at("limits"));
+    return section + ranks_section(smallest.at("ranks"), device_limit(plan));
+}
+
+/// The rank whose main stream waits longest for copies.
+const Json& most_exposed(const Json& ranks) {
+    return *std::max_element(ranks.begin(), ranks.end(), [](const Json& left, const Json& right) {
+        return microseconds(left, "exposed_copy_us") < microseconds(right, "exposed_copy_us");
+    });
+}
+
+std::string distance_words(const Json& plan) {
+    const double gap = microseconds(plan.at("certificate"), "gap");
+    if (gap <= kAtTheFloor)
+        return fmt::format("the plan is {} over the lower bound: within 1 % of what is possible", percent(gap));
+    const Json& exposed = most_exposed(plan.at("ranks"));
+    return fmt::format("the plan is {} over the lower bound; pipeline rank {} waits {} ms a step for copies",
+                       percent(gap), exposed.at("pipeline_rank").dump(),
+                       milliseconds(microseconds(exposed, "exposed_copy_us")));
+}
+
+std::string floor_section(const Json& plan) {
+    struct Line {
+        const char* key;
+        const char* about;
+    };
+    constexpr Line kLines[] = {
+        {"compute_us", "kernels of the busiest rank, back to back"},
+        {"schedule_us", "the step without copies: collectives, bubble and launches too"},
+        {"device_to_host_us", "this plan's copies to the host, busiest rank, nothing beside them"},
+        {"host_to_device_us", "this plan's copies from the host, the same way"}};
+    Table table({{"ms"}, {"", Table::Align::left}});
+    for (const Line& line : kLines)
+        if (microseconds(plan.at("floor"), line.key) > 0)
+            table.add({milliseconds(microseconds(plan.at("floor"), line.key)), line.about});
+    std::string section = "\nFloor\n" + table.text();
+    if (!plan.at("choice").is_null()) section += "  " + wrapped(distance_words(plan), 2) + "\n";
+    return section;
+}
+
+std::vector<std::string> policy_cells(const std::string& name, const Json& choice, const Json& predicted, bool fits) {
+    if (predicted.at("step_time_us").is_null()) return {name, "-", "-", "-", "stops", choice_words(choice)};
+    return {name,
+            milliseconds(microseconds(predicted, "step_time_us")),
+            gib(bytes(predicted, "peak_reserved_bytes")),
+            gib(bytes(predicted, "pinned_host_bytes_per_node")),
+            fits ? "yes" : "no",
+            choice_words(choice)};
+}
+
+std::string baselines_section(const Json& plan) {
+    const Json& baselines = plan.at("baselines");
+    if (baselines.empty()) return {};
+    Table table({{"policy", Table::Align::left},
+                 {"step, ms"},
+                 {"reserved, GiB"},
+                 {"pinned a node, GiB"},
+                 {"fits", Table::Align::left},
+                 {"modules", Table::Align::left}});
+    if (text(plan, "verdict") == "plan")
+        table.add(policy_cells("this plan", plan.at("choice"), plan.at("predicted"), true));
+    for (const Json& baseline : baselines) {
+        std::string name = text(baseline, "name");
+        std::replace(name.begin(), name.end(), '_', ' ');
+        table.add(policy_cells(name, baseline.at("choice"), baseline.at("predicted"), baseline.at("fits").get<bool>()));
+    }
+    return "\nWhat simple policies would have given\n" + table.text();
+}
+
+std::string certificate_section(const Json& plan) {
+    const Json& certificate = plan.at("certificate");
+    const std::string words = fmt::format(
+        "{} legal choices: {} simulated, {} ruled out by a bound{}. Lower bound {} ms.",
+        grouped(bytes(certificate, "candidates")), grouped(bytes(certificate, "simulated")),
+        grouped(bytes(certificate, "pruned")),
+        certificate.at("complete").get<bool>() ? "" : ", the rest not looked at because the time limit came first",
+        milliseconds(microseconds(certificate, "lower_bound_us")));
+    return "\nCertificate\n  " + wrapped(words, 2) + "\n";
+}
+
+std::string rejections_section(const Json& plan) {
+    std::string section;
+    for (const Json& rejection : plan.at("rejections")) {
+        std::string modules;
+        for (const Json& module : rejection.at("offload_modules"))
+            modules += (modules.empty() ? "" : " ") + module.get<std::string>();
+        section += "  " +
+                   wrapped(fmt::format("{}: {} ({})", modules, text(rejection, "reason"), text(rejection, "rule")), 4) +
+                   "\n";
+        if (!text(rejection, "nearest_legal").empty())
+            section += "    " + wrapped("nearest: " + text(rejection, "nearest_legal"), 6) + "\n";
+    }
+    return section.empty() ? section : "\nNot taken\n" + section;
+}
+
+std::string notes_section(const Json& plan) {
+    std::string section;
+    for (const Json& note : plan.at("notes")) section += "  " + wrapped(note.get<std::string>(), 4) + "\n";
+    return section.empty() ? section : "\nNotes\n" + section;
+}
+
+}  // namespace
+
+std::string plan_text(const Json& plan) {
+    return headline(plan) + job_section(plan) + answer_section(plan) + floor_section(plan) + baselines_section(plan) +
+           certificate_section(plan) + rejections_section(plan) + notes_section(plan);
+}
+
+std::string simulation_text(const Json& simulation) {
+    std::string report = fmt::format("{}: simulated with {} offloaded\n\n", text(simulation, "scenario_name"),
+                                     choice_words(simulation.at("choice")));
+    report += job_section(simulation);
+    const Json& predicted = simulation.at("predicted");
+    if (predicted.at("step_time_us").is_null()) return report + labelled("stops", text(predicted, "stops_with"));
+    report += outcome_lines(predicted, simulation.at("ranks"), simulation.at("limits")) + "\n";
+    return report + flags_section(simulation.at("megatron_flags")) +
+           ranks_section(simulation.at("ranks"), device_limit(simulation));
+}
+
+}  // namespace stowage::reports

@@ -1,0 +1,183 @@
+#include "reports/sections.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reports/megatron_flags.hpp"
+#include "reports/table.hpp"
+#include "reports/units.hpp"
+
+namespace stowage::reports {
+namespace {
+
+std::int64_t bytes(const Json& object, const char* key) { return object.at(key).get<std::int64_t>(); }
+
+std::string text(const Json& object, const char* key) { return object.at(key).get<std::string>(); }
+
+std::string layout_words(const Json& scenario) {
+    struct Part {
+        const char* key;
+        const char* name;
+        bool always;
+    };
+    constexpr Part kParts[] = {{"tensor_model_parallel_size", "TP", true},
+                               {"pipeline_model_parallel_size", "PP", true},
+                               {"num_virtual_stages_per_pipeline_rank", "VP", false},
+                               {"context_parallel_size", "CP", false},
+                               {"expert_model_parallel_size", "EP", false},
+                               {"data_parallel_size", "DP", true}};
+    const Json& parallel = scenario.at("parallel");
+    std::string words;
+    for (const Part& part : kParts) {
+        const std::int64_t size = bytes(parallel, part.key);
+        if (size == 1 && !part.always) continue;
+        words += fmt::format("{}{} {}", words.empty() ? "" : ", ", part.name, size);
+    }
+    if (parallel.at("sequence_parallel").get<bool>()) words += ", sequence parallel";
+    return words;
+}
+
+std::string batch_words(const Json& document) {
+    const Json& batch = document.at("scenario").at("batch");
+    return fmt::format("{} sequences of {} tokens in {} microbatches of {}", bytes(batch, "global_batch_size"),
+                       bytes(batch, "seq_length"), bytes(document.at("job"), "microbatches"),
+                       bytes(batch, "micro_batch_size"));
+}
+
+std::string hardware_words(const Json& scenario) {
+    const Json& hardware = scenario.at("hardware");
+    const std::int64_t nodes = bytes(hardware, "nodes");
+    return fmt::format("{} node{} of {}", nodes, nodes == 1 ? "" : "s", hardware.at("node").value("name", "?"));
+}
+
+std::string labelled(const char* label, const std::string& words) {
+    return fmt::format("  {:<10}{}\n", label, wrapped(words, 12));
+}
+
+bool first_iteration_differs(const Json& ranks) {
+    return std::any_of(ranks.begin(), ranks.end(),
+                       [](const Json& rank) { return rank.at("first_iteration") != rank.at("later_iterations"); });
+}
+
+std::string first_iteration_table(const Json& ranks) {
+    Table table({{"pipeline rank"}, {"allocated: first"}, {"later"}, {"reserved: first"}, {"later"}});
+    for (const Json& rank : ranks) {
+        const Json& first = rank.at("first_iteration");
+        const Json& later = rank.at("later_iterations");
+        table.add({rank.at("pipeline_rank").dump(), gib(bytes(first, "peak_allocated_bytes")),
+                   gib(bytes(later, "peak_allocated_bytes")), gib(bytes(first, "peak_reserved_bytes")),
+                   gib(bytes(later, "peak_reserved_bytes"))});
+    }
+    return "\nPeaks of the first iteration and of later ones, GiB\n" + table.text();
+}
+
+std::int64_t moved(const Json& rank) {
+    std::int64_t sum = 0;
+    for (const Json& count : rank.at("offloaded_bytes")) sum += count.get<std::int64_t>();
+    return sum;
+}
+
+/// Modules that any rank moved, in their order.
+std::vector<std::string> moved_modules(const Json& ranks) {
+    std::vector<std::string> names;
+    for (const auto& [module, name] : types::enum_names<types::Module>()) {
+        const std::string key(name);
+        if (std::any_of(ranks.begin(), ranks.end(),
+                        [&](const Json& rank) { return rank.at("offloaded_bytes").contains(key); }))
+            names.push_back(key);
+    }
+    return names;
+}
+
+std::string modules_table(const Json& ranks) {
+    const std::vector<std::string> modules = moved_modules(ranks);
+    if (modules.empty()) return {};
+    std::vector<Table::Column> columns{{"pipeline rank"}};
+    for (const std::string& module : modules) columns.push_back({module});
+    columns.push_back({"all"});
+    Table table(std::move(columns));
+    for (const Json& rank : ranks) {
+        std::vector<std::string> cells{rank.at("pipeline_rank").dump()};
+        for (const std::string& module : modules)
+            cells.push_back(gib(rank.at("offloaded_bytes").value(module, std::int64_t{0})));
+        cells.push_back(gib(moved(rank)));
+        table.add(std::move(cells));
+    }
+    return "\nMoved to the host in one step, by module, GiB\n" + table.text();
+}
+
+std::string ranks_table(const Json& ranks, std::int64_t device_limit) {
+    Table table({{"pipeline rank"},
+                 {"layers"},
+                 {"static"},
+                 {"allocated"},
+                 {"reserved"},
+                 {"head-room"},
+                 {"offloaded"},
+                 {"pinned host"},
+                 {"exposed copy"}});
+    for (const Json& rank : ranks) {
+        const std::int64_t reserved = bytes(rank, "peak_reserved_bytes");
+        table.add({rank.at("pipeline_rank").dump(), rank.at("layers").dump(), gib(bytes(rank, "static_bytes")),
+                   gib(bytes(rank, "peak_allocated_bytes")), gib(reserved), gib(device_limit - reserved),
+                   gib(moved(rank)), gib(bytes(rank, "pinned_host_bytes")),
+                   milliseconds(rank.at("exposed_copy_us").get<double>())});
+    }
+    return "\nEach pipeline rank: memory in GiB (allocated and reserved at the peak), exposed copy in ms a step\n" +
+           table.text();
+}
+
+}  // namespace
+
+const Json& fullest_rank(const Json& ranks) {
+    return *std::max_element(ranks.begin(), ranks.end(), [](const Json& left, const Json& right) {
+        return bytes(left, "peak_reserved_bytes") < bytes(right, "peak_reserved_bytes");
+    });
+}
+
+std::string choice_words(const Json& choice) {
+    const Json& modules = choice.at("offload_modules");
+    if (modules.empty()) return "nothing";
+    std::string words;
+    for (const Json& module : modules) words += (words.empty() ? "" : " ") + module.get<std::string>();
+    return words + ", fraction " + plain_number(choice.at("activation_offload_fraction").get<double>());
+}
+
+std::string job_section(const Json& document) {
+    const Json& scenario = document.at("scenario");
+    const Json& limits = document.at("limits");
+    const std::string model = fmt::format("{}, {} parameters", scenario.at("model").value("name", "unnamed"),
+                                          grouped(bytes(document.at("job"), "parameters")));
+    const std::string layout = fmt::format("{} GPUs: {}", bytes(document.at("job"), "gpus"), layout_words(scenario));
+    std::string section = labelled("model", model);
+    section += labelled("layout", layout);
+    section += labelled("batch", batch_words(document));
+    section += labelled("hardware", hardware_words(scenario));
+    section += labelled("limits", fmt::format("{} GiB of device memory a GPU, {} GiB of pinned host memory a node",
+                                              gib(bytes(limits, "device_memory_bytes")),
+                                              gib(bytes(limits, "host_memory_per_node_bytes"))));
+    section += labelled("layers", fmt::format("{} implementation, rules {}", text(document, "implementation"),
+                                              text(document, "rules")));
+    return section;
+}
+
+std::string flags_section(const Json& flags) {
+    const Json& arguments = flags.at("arguments");
+    if (arguments.empty()) return "No offloading flag is needed.\n";
+    std::string section = "For Megatron-LM\n";
+    for (const auto& [name, value] : flags.at("environment").items())
+        section += fmt::format("  export {}={}\n", name, value.get<std::string>());
+    for (std::size_t i = 0; i < arguments.size(); ++i)
+        section += fmt::format("  {}{}\n", arguments[i].get<std::string>(), i + 1 < arguments.size() ? " \\" : "");
+    return section;
+}
+
+std::string ranks_section(const Json& ranks, std::int64_t device_limit) {
+    if (ranks.empty()) return {};
+    std::string section = ranks_table(ranks, device_limit);
+    if (first_iteration_differs(ranks)) section += first_iteration_table(ranks);
+    return section + modules_table(ranks);
+}
+
+}  // namespace stowage::reports
