@@ -83,9 +83,15 @@ Slot ScriptBuilder::tensor(std::string name, std::vector<std::int64_t> shape, Da
     return static_cast<Slot>(script_.tensors.size() - 1);
 }
 
-Slot ScriptBuilder::persistent(std::string name, std::vector<std::int64_t> shape, DataType type) {
+Slot ScriptBuilder::held(std::string name, std::vector<std::int64_t> shape, DataType type) {
     const Slot slot = tensor(std::move(name), std::move(shape), type);
     script_.tensors.back().persistent = true;
+    return slot;
+}
+
+Slot ScriptBuilder::persistent(std::string name, std::vector<std::int64_t> shape, DataType type) {
+    const Slot slot = held(std::move(name), std::move(shape), type);
+    script_.tensors.back().parameter = true;
     return slot;
 }
 

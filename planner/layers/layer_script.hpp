@@ -56,6 +56,7 @@ struct Tensor {
     std::vector<std::int64_t> shape;
     DataType type = DataType::bf16;
     bool persistent = false;  ///< held by the module (a weight): saving it costs nothing and releasing cannot free it
+    bool parameter = false;   ///< recognised as a parameter when saved: the offload hooks let it pass
 
     [[nodiscard]] std::int64_t elements() const;
     [[nodiscard]] Bytes bytes() const;
@@ -199,7 +200,10 @@ public:
 
     /// Declares a storage; it exists once `allocate` has run.
     Slot tensor(std::string name, std::vector<std::int64_t> shape, DataType type = DataType::bf16);
-    /// Declares a storage that the module holds (a weight).
+    /// Declares a storage that somebody else holds and that does not look like a parameter when saved: an input the
+    /// caller keeps, a weight that reaches the hooks detached (plain torch.nn.Linear). Moving it frees nothing.
+    Slot held(std::string name, std::vector<std::int64_t> shape, DataType type = DataType::bf16);
+    /// Declares a storage that the module holds (a weight), saved as the parameter it is.
     Slot persistent(std::string name, std::vector<std::int64_t> shape, DataType type = DataType::bf16);
     /// Sets the shapes of kInput and kGradOutput.
     void boundary(std::vector<std::int64_t> input_shape, std::vector<std::int64_t> output_shape, DataType type);

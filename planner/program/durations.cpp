@@ -101,7 +101,9 @@ Nanoseconds Durations::copy(Direction direction, Bytes bytes) const {
 
 Nanoseconds Durations::gather(Bytes bytes) const {
     const types::Device& device = hardware_.node.device;
-    return types::transfer_time(bytes + bytes, device.memory_bandwidth) + device.kernel_overhead;
+    const bool known = device.strided_bandwidth.rate > 0;
+    const types::BytesPerSecond rate = known ? device.strided_bandwidth : device.memory_bandwidth;
+    return types::transfer_time(bytes + bytes, rate) + device.kernel_overhead;
 }
 
 }  // namespace stowage::program

@@ -24,7 +24,7 @@ FrameLayout::FrameLayout(const layers::LayerScript& script, const types::Offload
         const layers::SavedTensor& saved = script.saved[i];
         if (!saved.group || !has_group(*saved.group)) continue;
         if (saved.elements() < choice.min_offloaded_tensor_size) continue;
-        if (script.tensors[layers::index(saved.tensor)].persistent) continue;  // the hooks let parameters pass
+        if (script.tensors[layers::index(saved.tensor)].parameter) continue;  // the hooks let it pass
         movable_flag_[i] = true;
         movable_[at(*saved.group)].push_back(static_cast<layers::SavedIndex>(i));
         bytes_[at(*saved.group)] += saved.bytes();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "scenarios/types/check.hpp"
 
@@ -18,6 +19,7 @@ void for_each_bit(std::uint32_t mask, Act&& act) {
     for (; mask != 0; mask &= mask - 1) act(std::countr_zero(mask));
 }
 
+constexpr auto kGemm = static_cast<std::uint8_t>(types::KernelClass::gemm);
 constexpr std::uint32_t kCopyStreams = bit(number(Stream::d2h)) | bit(number(Stream::h2d));
 
 }  // namespace
@@ -169,6 +171,7 @@ bool VirtualDevice::settle() {
         again = false;
         for_each_bit(queued_ & ~active_, [&](int stream) { again = settle_stream(stream) || again; });
     }
+    start_ready_kernels();
     return !blocked_;
 }
 
@@ -191,24 +194,39 @@ bool VirtualDevice::settle_stream(int stream) {
             start(stream, item);
             break;
         } else {
-            if (item.kind == Kind::compute && !takes_turn(stream)) break;
-            start(stream, item);
+            if (item.kind == Kind::compute && kernels_take_turns_)
+                await_turn(stream);
+            else
+                start(stream, item);
             break;
         }
     }
     return recorded;
 }
 
-/// Whether the kernel at the head of the stream may start: no other runs, and none was ready before it.
-bool VirtualDevice::takes_turn(int stream) {
-    if (!kernels_take_turns_) return true;
-    Tick& ready = kernel_ready_[static_cast<std::size_t>(stream)];
-    if ((waiting_kernels_ & bit(stream)) == 0) ready = now_;
-    bool first = !kernel_runs_;
-    for_each_bit(waiting_kernels_ & ~bit(stream),
-                 [&](int other) { first = first && kernel_ready_[static_cast<std::size_t>(other)] >= ready; });
-    waiting_kernels_ = first ? waiting_kernels_ & ~bit(stream) : waiting_kernels_ | bit(stream);
-    return first;
+/// The kernel at the head of the stream is ready.
+void VirtualDevice::await_turn(int stream) {
+    if ((waiting_kernels_ & bit(stream)) != 0) return;
+    waiting_kernels_ |= bit(stream);
+    kernel_ready_[static_cast<std::size_t>(stream)] = now_;
+}
+
+/// Starts the kernels whose turn it is: the one that was ready first, or that the host issued first, goes first.
+void VirtualDevice::start_ready_kernels() {
+    const auto head = [this](int stream) -> const Item& {
+        const Queue& queue = queues_[static_cast<std::size_t>(stream)];
+        return queue.items[queue.head];
+    };
+    const auto rank = [&](int stream) {
+        return std::pair(kernel_ready_[static_cast<std::size_t>(stream)], head(stream).issued);
+    };
+    while (waiting_kernels_ != 0) {
+        int next = std::countr_zero(waiting_kernels_);
+        for_each_bit(waiting_kernels_, [&](int stream) { next = rank(stream) < rank(next) ? stream : next; });
+        if (kernels_ > 0 && (gemm_runs_ || head(next).detail == kGemm)) return;
+        waiting_kernels_ &= ~bit(next);
+        start(next, head(next));
+    }
 }
 
 /// Posts the transfer and, once the partner has posted, turns its length into the time from now to its end.
@@ -234,10 +252,12 @@ void VirtualDevice::start(int stream, const Item& item) {
     running.remaining = item.length << kShift;
     running.updated = now_;
     active_ |= bit(stream);
-    kernel_runs_ = kernel_runs_ || item.kind == Kind::compute;
     if (item.kind == Kind::copy) {
         ++copies_[item.detail];
         speeds_stale_ = true;
+    } else if (item.kind == Kind::compute) {
+        gemm_runs_ = item.detail == kGemm;
+        if (++kernels_ > 1) speeds_stale_ = true;
     }
     set_speed(running);
     pop(stream);
@@ -255,7 +275,8 @@ std::int64_t VirtualDevice::speed_of(const Item& item) const {
         return copy_speed_[direction][copies_[1 - direction] > 0 ? 1 : 0] / copies_[direction];
     }
     if (item.kind != Kind::compute) return kFull;
-    return kernel_speed_[item.detail][(copies_[0] > 0 ? 1U : 0U) + (copies_[1] > 0 ? 2U : 0U)];
+    const std::int64_t speed = kernel_speed_[item.detail][(copies_[0] > 0 ? 1U : 0U) + (copies_[1] > 0 ? 2U : 0U)];
+    return kernels_take_turns_ ? speed / kernels_ : speed;
 }
 
 /// Brings what is left of a piece up to now and sets how fast it goes on.
@@ -318,10 +339,12 @@ void VirtualDevice::finish(int stream) {
     if (finished_ != nullptr)
         finished_->push_back({running.item.tag_or_event, static_cast<Stream>(stream), running.start, now_});
     active_ &= ~bit(stream);
-    if (running.item.kind == Kind::compute) kernel_runs_ = false;
     if (running.item.kind == Kind::copy) {
         --copies_[running.item.detail];
         speeds_stale_ = true;
+    } else if (running.item.kind == Kind::compute) {
+        gemm_runs_ = false;
+        if (--kernels_ > 0) speeds_stale_ = true;
     }
 }
 

@@ -8,6 +8,12 @@
 // once each keep their duplex share, and a kernel beside copies is slowed by its class. Speeds change only when some
 // piece starts or ends, so time moves from one such moment to the next.
 //
+// Kernels of different streams: a GEMM fills the device, so that no other kernel gets in before it ends, and itself
+// waits until the device is free; of several that wait the one that was ready first goes first, or the one issued
+// first. Other kernels that run at once share the device equally. Measured for gathers on the copy stream beside every
+// kernel of a layer: docs/measurements/2026-11-29-peer-prediction.md. Collectives and transfers keep to a few
+// multiprocessors and take no turn.
+//
 // Time is advanced lazily: the host asks (has this event completed? is this stream done?) or ends. Nothing that it
 // issues later can change what happened before, since it issues in the order of its own clock.
 //
@@ -58,7 +64,8 @@ struct DeviceCounters {
 
 class VirtualDevice {
 public:
-    /// Without `interference` copies and kernels ignore each other; copies of one direction still share their engine.
+    /// Without `interference` copies and kernels ignore each other, and so do kernels of different streams; copies of
+    /// one direction still share their engine.
     VirtualDevice(const types::CopyEngines& engines, bool interference);
 
     // What the host issues. `issued` never decreases.
@@ -136,6 +143,8 @@ private:
     bool settle();
     bool settle_stream(int stream);
     bool start_transfer(Item& item);
+    void await_turn(int stream);
+    void start_ready_kernels();
     void start(int stream, const Item& item);
     void pop(int stream);
     void finish(int stream);
@@ -148,8 +157,13 @@ private:
 
     std::array<Queue, program::kStreamCount> queues_;
     std::array<Running, program::kStreamCount> running_;
-    std::uint32_t active_ = 0;  ///< bit s: a piece runs on stream s
-    std::uint32_t queued_ = 0;  ///< bit s: stream s has items that have not started
+    std::uint32_t active_ = 0;           ///< bit s: a piece runs on stream s
+    std::uint32_t queued_ = 0;           ///< bit s: stream s has items that have not started
+    std::uint32_t waiting_kernels_ = 0;  ///< bit s: the kernel at the head of stream s is ready and waits for its turn
+    std::array<Tick, program::kStreamCount> kernel_ready_{};  ///< since when, for those
+    int kernels_ = 0;                                         ///< running
+    bool gemm_runs_ = false;                                  ///< one of them, then the only one, is a GEMM
+    bool kernels_take_turns_ = false;
     std::vector<Event> events_;
     std::uint64_t events_base_ = 0;
     Tick now_ = 0;

@@ -28,6 +28,8 @@ void describe_device(Fields& fields, types::Device& device) {
                        device.attention_backward_bf16);
     fields.gb_per_s({"memory_bandwidth_gb_per_s", "bytes read and written by a vectorised kernel", true},
                     device.memory_bandwidth);
+    fields.gb_per_s({"strided_bandwidth_gb_per_s", "the same of a kernel that gathers a strided view"},
+                    device.strided_bandwidth);
     fields.microseconds({"kernel_overhead_us", "fixed device time of any kernel"}, device.kernel_overhead,
                         kMicroseconds);
 }

@@ -68,7 +68,8 @@ struct Device {
     FlopsPerSecond attention_forward_bf16;
     FlopsPerSecond attention_backward_bf16;
     BytesPerSecond memory_bandwidth;
-    Nanoseconds kernel_overhead{0};  ///< fixed device time of any kernel
+    BytesPerSecond strided_bandwidth;  ///< gathering a strided view, bytes read and written; 0: as memory_bandwidth
+    Nanoseconds kernel_overhead{0};    ///< fixed device time of any kernel
 };
 
 /// The copy engines between a device and pinned host memory.
