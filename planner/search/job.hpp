@@ -67,6 +67,8 @@ struct Outcome {
     bool released_while_saved = false;  ///< Megatron fails in backward: a forced release empties a tensor still needed
 
     [[nodiscard]] bool runs() const { return !chunk_mismatch && !released_while_saved; }
+    /// Whether it would be faster on a larger device.
+    [[nodiscard]] bool loses_time_to_memory() const { return step_time > unhindered_step_time; }
     /// The rank with the highest reserved peak.
     [[nodiscard]] const RankOutcome& fullest_rank() const;
     [[nodiscard]] Bytes offloaded_bytes() const;

@@ -74,7 +74,7 @@ public:
             best_.reset();
             smallest_.reset();
         }
-        if (forced || !best_) search();
+        if (forced || !best_ || best_->loses_time_to_memory()) search();
         conclude(forced);
         plan_.baselines = baselines(job_, nothing_, options_);
         return std::move(plan_);
@@ -141,7 +141,7 @@ private:
             plan_.limited_by = limit_broken(job_, *smallest_);
             return;
         }
-        plan_.verdict = forced || best_->offloaded_bytes() > Bytes{0} ? PlanVerdict::plan : PlanVerdict::nothing_to_do;
+        plan_.verdict = forced || !best_->choice.modules.empty() ? PlanVerdict::plan : PlanVerdict::nothing_to_do;
         plan_.certificate.gap =
             static_cast<double>(best_->step_time.count()) / static_cast<double>(plan_.certificate.lower_bound.count()) -
             1;

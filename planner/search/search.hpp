@@ -8,7 +8,8 @@ namespace stowage::search {
 /// Chooses which modules to offload, and what fraction of their groups: the least step time such that every rank runs
 /// within the device limit (first iteration included) and the pinned memory of every node fits the host
 /// limit. Every legal choice is either simulated or discarded by a bound; ties go to fewer offloaded bytes. Result:
-/// nothing_to_do if everything fits without offloading; infeasible with the smallest peak found and what limits it.
+/// nothing_to_do if everything fits without offloading, unless giving the cache back on a full device costs more time
+/// than offloading would; infeasible with the smallest peak found and what limits it.
 /// Cost:   one simulation for each candidate that no bound discards, on all cores. The result does not depend on the
 /// number of threads. Throws: types::UnsupportedError for objectives that cannot be planned yet.
 Plan make_plan(const Job& job, const SearchOptions& options = {});
