@@ -1,0 +1,29 @@
+#include "benchmarks/shipped_jobs.hpp"
+
+#include "planner/rules/legality.hpp"
+#include "planner/search/candidates.hpp"
+#include "scenarios/reader/scenario_reader.hpp"
+
+namespace stowage::benchmarks {
+
+search::Job shipped_job(const std::string& name) {
+    return search::prepare(reader::read_scenario(STOWAGE_SOURCE_DIR "/scenarios/" + name + ".yaml"));
+}
+
+types::OffloadChoice everything(const search::Job& job) {
+    types::ModuleSet most;
+    for (const types::ModuleSet& modules : rules::legal_subsets(
+             job.scenario, search::modules_with_sites(job, job.scenario.offload.min_offloaded_tensor_size)))
+        if (modules.size() > most.size()) most = modules;
+    return search::make_choice(job, most, 1);
+}
+
+std::vector<program::Lowered> lower_all(const search::Job& job, const types::OffloadChoice& choice) {
+    const program::Durations durations(job.scenario.hardware, job.scenario.parallel);
+    std::vector<program::Lowered> ranks;
+    for (const layers::StageLayers& stage : job.stages)
+        ranks.push_back(program::lower(stage, job.scenario.microbatches(), choice, job.scenario.rules, durations));
+    return ranks;
+}
+
+}  // namespace stowage::benchmarks
