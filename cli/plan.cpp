@@ -1,12 +1,9 @@
-#include <fmt/format.h>
-
 #include <memory>
 
 #include "cli/inputs.hpp"
-#include "cli/traces.hpp"
+#include "cli/outputs.hpp"
 #include "cli/verb.hpp"
 #include "planner/search/search.hpp"
-#include "reports/output_file.hpp"
 #include "reports/plan_json.hpp"
 #include "reports/plan_text.hpp"
 #include "scenarios/reader/scenario_reader.hpp"
@@ -47,18 +44,16 @@ types::ExitCode run_plan(const PlanOptions& options) {
     refuse_what_is_not_here(options);
     types::Scenario scenario = reader::read_scenario(options.scenario);
     options.overrides.apply(scenario);
+    Outputs outputs(options.common, options.out, options.trace);
     const search::Job job = search::prepare(std::move(scenario));
     search::SearchOptions search_options;
     search_options.time_limit_seconds = options.time_limit;
     const search::Plan plan = search::make_plan(job, search_options);
 
     const reports::Json document = reports::plan_json(job, plan);
-    if (options.out) {
-        reports::write_file(*options.out, reports::to_text(document));
-        say(options.common, "wrote the plan to " + *options.out);
-    }
+    outputs.write_document(document);
     const std::optional<search::Outcome>& shown = plan.chosen ? plan.chosen : plan.smallest;
-    if (options.trace && shown) write_trace_file(options.common, job, shown->choice, *options.trace);
+    if (shown) outputs.write_trace(job, shown->choice);
     if (options.common.json)
         print(reports::to_text(document));
     else if (!options.common.quiet)

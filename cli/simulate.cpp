@@ -1,10 +1,9 @@
 #include <memory>
 
 #include "cli/inputs.hpp"
-#include "cli/traces.hpp"
+#include "cli/outputs.hpp"
 #include "cli/verb.hpp"
 #include "reports/document.hpp"
-#include "reports/output_file.hpp"
 #include "reports/plan_json.hpp"
 #include "reports/plan_text.hpp"
 #include "scenarios/reader/scenario_reader.hpp"
@@ -52,14 +51,12 @@ types::ExitCode run_simulate(const SimulateOptions& options) {
     Simulated simulated =
         reports::looks_like_json(options.input) ? from_plan(options.input) : from_scenario(options.input);
     options.overrides.apply(simulated.scenario);
+    Outputs outputs(options.common, options.out, options.trace);
     const search::Job job = search::prepare(std::move(simulated.scenario));
     const search::Outcome outcome = search::evaluate(job, simulated.choice);
     const reports::Json document = reports::simulation_json(job, outcome);
-    if (options.out) {
-        reports::write_file(*options.out, reports::to_text(document));
-        say(options.common, "wrote the simulation to " + *options.out);
-    }
-    if (options.trace && outcome.runs()) write_trace_file(options.common, job, outcome.choice, *options.trace);
+    outputs.write_document(document);
+    if (outcome.runs()) outputs.write_trace(job, outcome.choice);
     if (options.common.json)
         print(reports::to_text(document));
     else if (!options.common.quiet)

@@ -18,6 +18,7 @@ Json device_json(const types::Device& device) {
     json["attention_forward_bf16_tflop_per_s"] = tflop_per_s(device.attention_forward_bf16);
     json["attention_backward_bf16_tflop_per_s"] = tflop_per_s(device.attention_backward_bf16);
     json["memory_bandwidth_gb_per_s"] = gb_per_s(device.memory_bandwidth);
+    if (device.strided_bandwidth.rate > 0) json["strided_bandwidth_gb_per_s"] = gb_per_s(device.strided_bandwidth);
     json["kernel_overhead_us"] = file_microseconds(device.kernel_overhead);
     return json;
 }

@@ -22,11 +22,24 @@ std::filesystem::path temporary_name(const std::filesystem::path& path) {
     return name;
 }
 
+/// A link stays a link: what it points to is replaced.
+std::filesystem::path followed(std::filesystem::path path) {
+    std::error_code failed;
+    if (!std::filesystem::is_symlink(path, failed)) return path;
+    std::filesystem::path target = std::filesystem::canonical(path, failed);
+    return failed ? path : target;
+}
+
 }  // namespace
 
-OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)), temporary_(temporary_name(path_)) {
+OutputFile::OutputFile(std::filesystem::path path)
+    : path_(followed(std::move(path))), temporary_(temporary_name(path_)) {
     std::error_code ignored;
-    if (std::filesystem::is_directory(path_, ignored)) fail("writing it", EISDIR);
+    const std::filesystem::file_status there = std::filesystem::status(path_, ignored);
+    if (std::filesystem::is_directory(there)) fail("writing it", EISDIR);
+    if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
+        throw types::InputError(
+            fmt::format("{}: error: is not a regular file, and is not replaced by one", path_.string()));
     const int descriptor = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kPermissions);
     if (descriptor < 0) fail("creating it", errno);
     file_ = fdopen(descriptor, "wb");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "reports/megatron_flags.hpp"
 #include "reports/sections.hpp"
 #include "reports/table.hpp"
 #include "reports/units.hpp"
@@ -40,7 +41,7 @@ std::string memory_words(const Json& ranks, std::int64_t limit) {
 
 std::string pinned_words(const Json& predicted, const Json& limits) {
     return fmt::format("{} of {} GiB pinned on the fullest node", gib(bytes(predicted, "pinned_host_bytes_per_node")),
-                       gib(bytes(limits, "host_memory_per_node_bytes")));
+                       short_gib(bytes(limits, "host_memory_per_node_bytes")));
 }
 
 std::string outcome_lines(const Json& predicted, const Json& ranks, const Json& limits) {
@@ -78,6 +79,7 @@ const Json& most_exposed(const Json& ranks) {
 }
 
 std::string distance_words(const Json& plan) {
+    if (text(plan, "verdict") == "nothing_to_do") return "the plan is the step without copies";
     const double gap = microseconds(plan.at("certificate"), "gap");
     if (gap <= kAtTheFloor)
         return fmt::format("the plan is {} over the lower bound: within 1 % of what is possible", percent(gap));
@@ -106,24 +108,32 @@ std::string floor_section(const Json& plan) {
     return section;
 }
 
+std::string fraction_words(const Json& choice) {
+    return choice.at("offload_modules").empty() ? ""
+                                                : plain_number(microseconds(choice, "activation_offload_fraction"));
+}
+
 std::vector<std::string> policy_cells(const std::string& name, const Json& choice, const Json& predicted, bool fits) {
-    if (predicted.at("step_time_us").is_null()) return {name, "-", "-", "-", "stops", choice_words(choice)};
+    if (predicted.at("step_time_us").is_null())
+        return {name, "-", "-", "-", "stops", fraction_words(choice), module_words(choice)};
     return {name,
             milliseconds(microseconds(predicted, "step_time_us")),
             gib(bytes(predicted, "peak_reserved_bytes")),
             gib(bytes(predicted, "pinned_host_bytes_per_node")),
             fits ? "yes" : "no",
-            choice_words(choice)};
+            fraction_words(choice),
+            module_words(choice)};
 }
 
 std::string baselines_section(const Json& plan) {
     const Json& baselines = plan.at("baselines");
     if (baselines.empty()) return {};
     Table table({{"policy", Table::Align::left},
-                 {"step, ms"},
-                 {"reserved, GiB"},
-                 {"pinned a node, GiB"},
+                 {"step ms"},
+                 {"peak GiB"},
+                 {"pinned GiB a node"},
                  {"fits", Table::Align::left},
+                 {"fraction"},
                  {"modules", Table::Align::left}});
     if (text(plan, "verdict") == "plan")
         table.add(policy_cells("this plan", plan.at("choice"), plan.at("predicted"), true));

@@ -61,7 +61,7 @@ bool first_iteration_differs(const Json& ranks) {
 }
 
 std::string first_iteration_table(const Json& ranks) {
-    Table table({{"pipeline rank"}, {"allocated: first"}, {"later"}, {"reserved: first"}, {"later"}});
+    Table table({{"PP rank"}, {"allocated: first"}, {"later"}, {"reserved: first"}, {"later"}});
     for (const Json& rank : ranks) {
         const Json& first = rank.at("first_iteration");
         const Json& later = rank.at("later_iterations");
@@ -78,6 +78,10 @@ std::int64_t moved(const Json& rank) {
     return sum;
 }
 
+bool anything_moved(const Json& ranks) {
+    return std::any_of(ranks.begin(), ranks.end(), [](const Json& rank) { return moved(rank) > 0; });
+}
+
 /// Modules that any rank moved, in their order.
 std::vector<std::string> moved_modules(const Json& ranks) {
     std::vector<std::string> names;
@@ -92,8 +96,8 @@ std::vector<std::string> moved_modules(const Json& ranks) {
 
 std::string modules_table(const Json& ranks) {
     const std::vector<std::string> modules = moved_modules(ranks);
-    if (modules.empty()) return {};
-    std::vector<Table::Column> columns{{"pipeline rank"}};
+    if (modules.empty() || !anything_moved(ranks)) return {};
+    std::vector<Table::Column> columns{{"PP rank"}};
     for (const std::string& module : modules) columns.push_back({module});
     columns.push_back({"all"});
     Table table(std::move(columns));
@@ -108,24 +112,27 @@ std::string modules_table(const Json& ranks) {
 }
 
 std::string ranks_table(const Json& ranks, std::int64_t device_limit) {
-    Table table({{"pipeline rank"},
-                 {"layers"},
-                 {"static"},
-                 {"allocated"},
-                 {"reserved"},
-                 {"head-room"},
-                 {"offloaded"},
-                 {"pinned host"},
-                 {"exposed copy"}});
+    const bool offloads = anything_moved(ranks);
+    std::vector<Table::Column> columns{{"PP rank"}, {"layers"}, {"static"}, {"allocated"}, {"reserved"}, {"head-room"}};
+    if (offloads) columns.insert(columns.end(), {{"offloaded"}, {"pinned host"}, {"exposed copy"}});
+    Table table(std::move(columns));
     for (const Json& rank : ranks) {
         const std::int64_t reserved = bytes(rank, "peak_reserved_bytes");
-        table.add({rank.at("pipeline_rank").dump(), rank.at("layers").dump(), gib(bytes(rank, "static_bytes")),
-                   gib(bytes(rank, "peak_allocated_bytes")), gib(reserved), gib(device_limit - reserved),
-                   gib(moved(rank)), gib(bytes(rank, "pinned_host_bytes")),
-                   milliseconds(rank.at("exposed_copy_us").get<double>())});
+        std::vector<std::string> cells{rank.at("pipeline_rank").dump(),
+                                       rank.at("layers").dump(),
+                                       gib(bytes(rank, "static_bytes")),
+                                       gib(bytes(rank, "peak_allocated_bytes")),
+                                       gib(reserved),
+                                       gib(device_limit - reserved)};
+        if (offloads) {
+            cells.push_back(gib(moved(rank)));
+            cells.push_back(gib(bytes(rank, "pinned_host_bytes")));
+            cells.push_back(milliseconds(rank.at("exposed_copy_us").get<double>()));
+        }
+        table.add(std::move(cells));
     }
-    return "\nEach pipeline rank: memory in GiB (allocated and reserved at the peak), exposed copy in ms a step\n" +
-           table.text();
+    const char* const copies = offloads ? "; exposed copy in ms a step" : "";
+    return fmt::format("\nEach pipeline rank: GiB, allocated and reserved at their peaks{}\n{}", copies, table.text());
 }
 
 }  // namespace
@@ -136,12 +143,17 @@ const Json& fullest_rank(const Json& ranks) {
     });
 }
 
-std::string choice_words(const Json& choice) {
-    const Json& modules = choice.at("offload_modules");
-    if (modules.empty()) return "nothing";
+std::string module_words(const Json& choice) {
     std::string words;
-    for (const Json& module : modules) words += (words.empty() ? "" : " ") + module.get<std::string>();
-    return words + ", fraction " + plain_number(choice.at("activation_offload_fraction").get<double>());
+    for (const Json& module : choice.at("offload_modules"))
+        words += fmt::format("{}{}", words.empty() ? "" : " ", module.get<std::string>());
+    return words.empty() ? "nothing" : words;
+}
+
+std::string choice_words(const Json& choice) {
+    if (choice.at("offload_modules").empty()) return "nothing";
+    return fmt::format("{}, fraction {}", module_words(choice),
+                       plain_number(choice.at("activation_offload_fraction").get<double>()));
 }
 
 std::string job_section(const Json& document) {
@@ -155,10 +167,10 @@ std::string job_section(const Json& document) {
     section += labelled("batch", batch_words(document));
     section += labelled("hardware", hardware_words(scenario));
     section += labelled("limits", fmt::format("{} GiB of device memory a GPU, {} GiB of pinned host memory a node",
-                                              gib(bytes(limits, "device_memory_bytes")),
-                                              gib(bytes(limits, "host_memory_per_node_bytes"))));
-    section += labelled("layers", fmt::format("{} implementation, rules {}", text(document, "implementation"),
-                                              text(document, "rules")));
+                                              short_gib(bytes(limits, "device_memory_bytes")),
+                                              short_gib(bytes(limits, "host_memory_per_node_bytes"))));
+    section += labelled("software", fmt::format("layers as {} runs them, rules {}", text(document, "implementation"),
+                                                text(document, "rules")));
     return section;
 }
 

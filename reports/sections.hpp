@@ -17,6 +17,8 @@ std::string flags_section(const Json& flags);
 std::string ranks_section(const Json& ranks, std::int64_t device_limit);
 /// `core_attn moe_act, fraction 0.8`, or `nothing`.
 std::string choice_words(const Json& choice);
+/// `core_attn moe_act`, or `nothing`.
+std::string module_words(const Json& choice);
 /// The entry of the rank with the highest reserved peak.
 const Json& fullest_rank(const Json& ranks);
 

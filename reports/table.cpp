@@ -14,10 +14,25 @@ void Table::add(std::vector<std::string> cells) {
     rows_.push_back(std::move(cells));
 }
 
-std::string Table::line(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths) const {
+namespace {
+
+constexpr std::size_t kTerminal = 100;
+
+}  // namespace
+
+/// The last column, if it holds words, is broken into lines under its own heading.
+std::string Table::last_cell(const std::string& cell, const std::vector<std::size_t>& widths) const {
+    if (columns_.back().align != Align::left) return cell;
+    std::size_t begin = indent_;
+    for (std::size_t i = 0; i + 1 < widths.size(); ++i) begin += widths[i] + 2;
+    return wrapped(cell, begin, kTerminal);
+}
+
+std::string Table::line(std::vector<std::string> cells, const std::vector<std::size_t>& widths) const {
+    cells.back() = last_cell(cells.back(), widths);
     std::string text(indent_, ' ');
     for (std::size_t i = 0; i < cells.size(); ++i) {
-        const std::string padding(widths[i] - cells[i].size(), ' ');
+        const std::string padding(widths[i] - std::min(widths[i], cells[i].size()), ' ');
         if (i > 0) text += "  ";
         text += columns_[i].align == Align::left ? cells[i] + padding : padding + cells[i];
     }

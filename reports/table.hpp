@@ -18,11 +18,13 @@ public:
     explicit Table(std::vector<Column> columns, std::size_t indent = 2);
     /// As many cells as columns.
     void add(std::vector<std::string> cells);
-    /// Headings, a rule, rows; each line with its end, no spaces at the end.
+    /// Headings, then rows; each line with its end, no spaces at the end. A last column of words is broken to fit 100
+    /// columns.
     [[nodiscard]] std::string text() const;
 
 private:
-    [[nodiscard]] std::string line(const std::vector<std::string>& cells, const std::vector<std::size_t>& widths) const;
+    [[nodiscard]] std::string last_cell(const std::string& cell, const std::vector<std::size_t>& widths) const;
+    [[nodiscard]] std::string line(std::vector<std::string> cells, const std::vector<std::size_t>& widths) const;
 
     std::vector<Column> columns_;
     std::vector<std::vector<std::string>> rows_;

@@ -144,10 +144,15 @@ ReadScalar read_choice(const Value& value, const ChoiceKind& kind) {
     return {{}, {}, near.empty() ? std::string() : "did you mean '" + std::string(near) + "'?"};
 }
 
+bool is_plain_scalar(const Value& value, std::string_view word) {
+    return value.kind == Value::Kind::scalar && !value.quoted && value.text == word;
+}
+
 bool is_absent(const Value& value, std::string_view word) {
     if (word.empty()) return false;
-    if (value.kind == Value::Kind::null) return word == "null";
-    return value.kind == Value::Kind::scalar && !value.quoted && value.text == word;
+    if (word == "null") return value.kind == Value::Kind::null || is_plain_scalar(value, word);
+    // JSON has no words without quotes, and no value with such a word is text.
+    return value.kind == Value::Kind::scalar && value.text == word;
 }
 
 struct Reads {

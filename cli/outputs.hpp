@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cli/verb.hpp"
+#include "planner/search/job.hpp"
+#include "reports/json.hpp"
+#include "reports/output_file.hpp"
+
+namespace stowage::cli {
+
+/// The files that a verb was asked to write. Opened before the work begins, so that a place that cannot be written is
+/// told at once, and put in place when they are whole.
+class Outputs {
+public:
+    /// Throws: types::InputError if a file cannot be made; CommandLineError if both are the same.
+    Outputs(const CommonOptions& common, const std::optional<std::string>& document,
+            const std::optional<std::string>& trace);
+
+    void write_document(const reports::Json& document);
+    /// Simulates the choice once more, keeping its timeline, and writes that for a trace viewer.
+    void write_trace(const search::Job& job, const types::OffloadChoice& choice);
+
+private:
+    const CommonOptions& common_;
+    std::optional<std::string> document_path_;
+    std::optional<std::string> trace_path_;
+    std::optional<reports::OutputFile> document_;
+    std::optional<reports::OutputFile> trace_;
+};
+
+}  // namespace stowage::cli
