@@ -5,7 +5,6 @@ of the lane beside a forward, the forward itself, and the backward when q, k, v 
 """
 
 import json
-import os
 import sys
 import time
 
@@ -137,12 +136,16 @@ def gather_alone(model, x, repeats=60):
     return 1000 * begin.elapsed_time(end) / repeats
 
 
+def keep_contiguous(tensor):
+    """A view of a larger storage is kept as the manager brings it back: contiguous."""
+    view = tensor.dim() == 4 and tensor.untyped_storage().nbytes() > 2 * tensor.numel() * tensor.element_size()
+    return tensor.contiguous() if view else tensor
+
+
 def attention_backward(model, x, contiguous, repeats=40):
     """Backward of chunk, attention and reshape, from the gradient of its output to that of the packed projection."""
     layer = model.layers[0]
-    keep = lambda tensor: tensor.contiguous() if contiguous and tensor.dim() == 4 and tensor.shape[-1] == 128 \
-        and tensor.storage_offset() + tensor.numel() <= 3 * tensor.numel() and tensor.untyped_storage().nbytes() > 2 * tensor.numel() * 2 \
-        else tensor
+    keep = keep_contiguous if contiguous else lambda tensor: tensor
     qkv = layer.qkv(x).detach().requires_grad_(True)
     grad = torch.randn_like(x)
     times = []

@@ -13,7 +13,7 @@ import time
 import torch
 import torch.nn.functional as F
 
-from h200_offload_lane import CHOICES, Lane, event
+from h200_offload_lane import CHOICES, Lane, event, keep_contiguous
 from h200_peer_model import loss_of, make_peer
 from h200_sampling import median
 
@@ -44,20 +44,15 @@ class PartLane(Lane):
                 self.kept.append((tensor.detach(), source))
 
 
-def keep_contiguous(tensor):
-    view = tensor.dim() == 4 and tensor.untyped_storage().nbytes() > 2 * tensor.numel() * tensor.element_size()
-    return tensor.contiguous() if view else tensor
-
-
 class Step:
-    def __init__(self, model, x, lane, wait=None, contiguous=False, copy_rotate=True):
+    def __init__(self, model, x, lane, wait=None, contiguous=False):
         self.model, self.x, self.lane, self.wait, self.contiguous = model, x, lane, wait, contiguous
 
     def hook(self, tensor):
         def wait_for_lane(_):
             torch.cuda.current_stream().wait_stream(self.lane.stream)
             self.waits.append(event())
-        self.arrivals_hook = tensor.register_hook(wait_for_lane)
+        tensor.register_hook(wait_for_lane)
 
     def attention(self, query, key, value):
         if not self.contiguous:

@@ -448,5 +448,52 @@ TEST(VirtualDevice, GivesTheSameTimesWhetherTimeIsAdvancedInStepsOrAtOnce) {
     EXPECT_EQ(run(false), run(true));
 }
 
+// ------------------------------------------------------------------------------------- kernels of different streams
+
+// The gather is asked for at 10 and gets in when the first GEMM ends at 1000; the second GEMM, ready only then,
+// follows.
+TEST(VirtualDevice, LetsNoKernelInBesideAGemm) {
+    Device device;
+    device.kernel(1000, 0, 1);
+    device.kernel(500, 5, 2);
+    device.kernel(100, 10, 3, Stream::d2h, KernelClass::memory_bound);
+    ASSERT_TRUE(device->drain_all());
+    EXPECT_EQ(device.piece(3).start, 1000);
+    EXPECT_EQ(device.piece(3).end, 1100);
+    EXPECT_EQ(device.piece(2).start, 1100);
+    EXPECT_EQ(device.piece(2).end, 1600);
+}
+
+// From 200 on each runs at half its speed: the gather needs 200; attention has then done 300 of 1000.
+TEST(VirtualDevice, SharesTheDeviceBetweenKernelsThatLeaveRoom) {
+    Device device;
+    device.kernel(1000, 0, 1, Stream::main, KernelClass::attention);
+    device.kernel(100, 200, 2, Stream::d2h, KernelClass::memory_bound);
+    ASSERT_TRUE(device->drain_all());
+    EXPECT_EQ(device.piece(2).end, 400);
+    EXPECT_EQ(device.piece(1).end, 1100);
+}
+
+// Both are ready when attention ends at 100; the gather was issued before the GEMM.
+TEST(VirtualDevice, StartsTheFirstIssuedOfTwoKernelsThatAreReadyAtOnce) {
+    Device device;
+    device.kernel(100, 0, 1, Stream::main, KernelClass::attention);
+    device->wait(Stream::d2h, device->record(Stream::main, 4), 4);
+    device.kernel(50, 5, 2, Stream::d2h, KernelClass::memory_bound);
+    device.kernel(200, 6, 3);
+    ASSERT_TRUE(device->drain_all());
+    EXPECT_EQ(device.piece(2).start, 100);
+    EXPECT_EQ(device.piece(3).start, 150);
+}
+
+TEST(VirtualDevice, LetsKernelsIgnoreEachOtherWithoutInterference) {
+    Device device(false);
+    device.kernel(1000, 0, 1);
+    device.kernel(100, 10, 2, Stream::d2h, KernelClass::memory_bound);
+    ASSERT_TRUE(device->drain_all());
+    EXPECT_EQ(device.piece(1).end, 1000);
+    EXPECT_EQ(device.piece(2).end, 110);
+}
+
 }  // namespace
 }  // namespace stowage::simulator
