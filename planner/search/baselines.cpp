@@ -8,6 +8,7 @@
 #include "planner/rules/legality.hpp"
 #include "planner/search/bounds.hpp"
 #include "planner/search/candidates.hpp"
+#include "planner/search/evaluate_all.hpp"
 #include "planner/search/search.hpp"
 
 namespace stowage::search {
@@ -38,7 +39,7 @@ public:
         const Outcome everything = simulate({modules_, 1});
         add("everything", modules_.joined(), everything);
         first_n_percent(everything);
-        largest_first();
+        largest_first(everything);
         return std::move(baselines_);
     }
 
@@ -56,20 +57,34 @@ private:
         baselines_.push_back({std::move(name), std::move(description), outcome, fits(job_, outcome)});
     }
 
-    /// Goes down by tenths while it fits.
+    /// The legal tenths below 1, falling, up to the first that is not legal.
+    [[nodiscard]] std::vector<OffloadChoice> tenths() const {
+        std::vector<OffloadChoice> choices;
+        for (int tenth = 9; tenth >= 1; --tenth) {
+            const OffloadChoice choice = make_choice(job_, modules_, tenth / 10.0);
+            if (!legal(job_, choice)) break;
+            choices.push_back(choice);
+        }
+        return choices;
+    }
+
+    /// Goes down by tenths while it fits, as many at once as there are threads.
     void first_n_percent(const Outcome& everything) {
         Outcome best = everything;
-        for (int tenths = 9; tenths >= 1 && fits(job_, best); --tenths) {
-            const OffloadChoice choice = make_choice(job_, modules_, tenths / 10.0);
-            if (!legal(job_, choice)) break;
-            Outcome less = simulate({modules_, tenths / 10.0});
-            if (!fits(job_, less)) break;
-            best = std::move(less);
+        const std::vector<OffloadChoice> choices = tenths();
+        bool fitting = fits(job_, best);
+        for (auto begin = choices.begin(); fitting && begin != choices.end();) {
+            const auto end = begin + std::min<std::ptrdiff_t>(threads_of(options_), choices.end() - begin);
+            for (Outcome& less : evaluate_all(job_, {begin, end}, options_)) {
+                fitting = fitting && fits(job_, less);
+                if (fitting) best = std::move(less);
+            }
+            begin = end;
         }
         add("first_n_percent", fmt::format("all modules, fraction {}", best.choice.fraction), best);
     }
 
-    void largest_first() {
+    void largest_first(const Outcome& everything) {
         std::vector<std::pair<std::int64_t, types::Module>> by_bytes;
         for (const types::Module module : modules_.list()) {
             const FlaggedGroups flagged = flagged_groups(job_, make_choice(job_, types::ModuleSet{module}, 1));
@@ -78,9 +93,10 @@ private:
         std::sort(by_bytes.begin(), by_bytes.end());
         types::ModuleSet taken;
         for (const auto& [bytes, module] : by_bytes) {
+            if (taken.contains(module)) continue;
             taken.insert(module);
             if (module == types::Module::attn_proj) taken.insert(types::Module::core_attn);
-            const Outcome outcome = simulate({taken, 1});
+            const Outcome outcome = taken == modules_ ? everything : simulate({taken, 1});
             if (fits(job_, outcome) || taken == modules_) {
                 add("largest_first", taken.joined(), outcome);
                 return;

@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <map>
-#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -14,6 +11,7 @@
 #include "planner/search/baselines.hpp"
 #include "planner/search/bounds.hpp"
 #include "planner/search/candidates.hpp"
+#include "planner/search/evaluate_all.hpp"
 #include "scenarios/types/error.hpp"
 
 namespace stowage::search {
@@ -25,31 +23,6 @@ constexpr std::size_t kBatch = 8;
 /// Least first: step time, then bytes moved, then the order of the choices.
 auto rank_of(const Outcome& outcome) {
     return std::tuple(outcome.step_time, outcome.offloaded_bytes(), outcome.choice.modules, -outcome.choice.fraction);
-}
-
-std::vector<Outcome> evaluate_all(const Job& job, const std::vector<OffloadChoice>& choices,
-                                  const SearchOptions& options) {
-    std::vector<Outcome> outcomes(choices.size());
-    std::vector<std::exception_ptr> failures(choices.size());
-    std::atomic<std::size_t> next{0};
-    auto work = [&] {
-        for (std::size_t i = next++; i < choices.size(); i = next++) {
-            try {
-                outcomes[i] = evaluate(job, choices[i], options.simulation);
-            } catch (...) {
-                failures[i] = std::current_exception();
-            }
-        }
-    };
-    const unsigned threads = options.threads != 0 ? options.threads : std::max(1U, std::thread::hardware_concurrency());
-    {
-        std::vector<std::jthread> helpers;
-        for (unsigned i = 1; i < std::min<std::size_t>(threads, choices.size()); ++i) helpers.emplace_back(work);
-        work();
-    }
-    for (const std::exception_ptr& failure : failures)
-        if (failure) std::rethrow_exception(failure);
-    return outcomes;
 }
 
 class Search {

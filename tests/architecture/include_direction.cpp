@@ -69,6 +69,7 @@ Table make_table() {
     table["reports"] = kScenarios + kPlanner;
     table["cli"] = kEverything;
     table["tests"] = kEverything;
+    table["benchmarks"] = kEverything;
     return table;
 }
 
