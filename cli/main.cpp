@@ -1,8 +1,12 @@
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <vector>
 
 #include "cli/verb.hpp"
 #include "reports/version.hpp"
+#include "scenarios/reader/nearest.hpp"
 #include "scenarios/types/error.hpp"
 
 namespace {
@@ -13,7 +17,7 @@ constexpr const char* kFooter =
     "Exit codes: 0 yes, 1 a bug of stowage, 2 the command line is wrong, 3 a file is wrong, 4 the answer is no,\n"
     "5 no device.\n"
     "Example:\n"
-    "  stowage plan scenarios/llama3-70b-tp4-pp4.yaml --out plan.json --trace trace.json";
+    "  stowage plan scenarios/llama3-70b-tp4-pp4.yaml --out plan.json --trace trace.json\n";
 
 void add_commands(CLI::App& app, stowage::cli::Run& chosen) {
     using namespace stowage::cli;
@@ -30,10 +34,26 @@ void add_commands(CLI::App& app, stowage::cli::Run& chosen) {
     add_later_commands(app, chosen);
 }
 
+/// CLI11 would only say that a subcommand is required.
+void refuse_unknown_verb(const CLI::App& app, int argc, char** argv) {
+    if (argc < 2 || argv[1][0] == '-') return;
+    const std::string asked = argv[1];
+    std::vector<std::string> names;
+    for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+        names.push_back(verb->get_name());
+    if (std::find(names.begin(), names.end(), asked) != names.end()) return;
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    const std::string_view near = stowage::reader::nearest(asked, known);
+    const std::string hint =
+        near.empty() ? "'stowage --help' lists the verbs" : "did you mean '" + std::string(near) + "'?";
+    throw stowage::cli::CommandLineError("there is no verb '" + asked + "'\nhint: " + hint);
+}
+
 int run(int argc, char** argv) {
     CLI::App app("Plans activation offloading for Megatron-style transformer training.", "stowage");
     stowage::cli::Run chosen;
     add_commands(app, chosen);
+    refuse_unknown_verb(app, argc, argv);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {

@@ -10,7 +10,7 @@ template <class Failure>
 void add_refusal(CLI::App& app, Run& chosen, const std::string& name, const std::string& about,
                  const std::string& reason) {
     CLI::App* const verb = app.add_subcommand(name, about);
-    verb->footer("Not here: " + reason);
+    verb->footer("Not here: " + reason + "\n");
     verb->prefix_command();
     verb->callback([name, reason, &chosen] {
         chosen = [name, reason]() -> types::ExitCode { throw Failure(name + ": " + reason); };

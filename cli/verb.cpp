@@ -9,7 +9,7 @@ namespace stowage::cli {
 CLI::App* add_verb(CLI::App& app, const std::string& name, const std::string& about, const std::string& example,
                    CommonOptions& common) {
     CLI::App* const verb = app.add_subcommand(name, about);
-    verb->footer("Example:\n  " + example);
+    verb->footer("Example:\n  " + example + "\n");
     verb->add_flag("--json", common.json, "the answer as JSON on standard output, nothing else there");
     verb->add_flag("--quiet", common.quiet, "only errors, and what --json or --out asks for");
     return verb;

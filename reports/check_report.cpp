@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "planner/rules/legality.hpp"
+#include "reports/outcome_json.hpp"
 #include "reports/table.hpp"
 
 namespace stowage::reports {
@@ -16,6 +17,14 @@ types::OffloadChoice own_choice(const types::Scenario& scenario) {
             .delta_bytes_across_pp_ranks = offload.delta_offload_bytes_across_pp_ranks};
 }
 
+/// Names of the offload values that are auto.
+Json left_open(const types::Scenario& scenario) {
+    Json names = Json::array();
+    if (!scenario.offload.offload_modules) names.push_back("offload_modules");
+    if (!scenario.offload.activation_offload_fraction) names.push_back("activation_offload_fraction");
+    return names;
+}
+
 }  // namespace
 
 Json check_json(const types::Scenario& scenario) {
@@ -25,6 +34,8 @@ Json check_json(const types::Scenario& scenario) {
     json["scenario_name"] = scenario.name;
     json["rules"] = std::string(types::name_of(scenario.rules));
     json["verdict"] = std::string(types::name_of(rules::worst(findings)));
+    json["choice"] = choice_json(own_choice(scenario));
+    json["left_to_the_planner"] = left_open(scenario);
     json["findings"] = Json::array();
     for (const rules::Finding& finding : findings)
         json["findings"].push_back({{"rule", std::string(finding.rule)},
@@ -40,6 +51,8 @@ std::string check_text(const Json& check) {
         if (letter == '_') letter = ' ';
     std::string text = fmt::format("{}: {} (rules {})\n", check.at("scenario_name").get<std::string>(), verdict,
                                    check.at("rules").get<std::string>());
+    if (!check.at("left_to_the_planner").empty())
+        text += "  judged without the values that are auto; 'stowage plan' only takes legal ones\n";
     for (const Json& finding : check.at("findings")) {
         const std::string line =
             fmt::format("{} {}: {}", finding.at("severity").get<std::string>(), finding.at("rule").get<std::string>(),

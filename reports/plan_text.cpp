@@ -131,7 +131,7 @@ std::string baselines_section(const Json& plan) {
     Table table({{"policy", Table::Align::left},
                  {"step ms"},
                  {"peak GiB"},
-                 {"pinned GiB a node"},
+                 {"pinned GiB"},
                  {"fits", Table::Align::left},
                  {"fraction"},
                  {"modules", Table::Align::left}});
@@ -142,7 +142,8 @@ std::string baselines_section(const Json& plan) {
         std::replace(name.begin(), name.end(), '_', ' ');
         table.add(policy_cells(name, baseline.at("choice"), baseline.at("predicted"), baseline.at("fits").get<bool>()));
     }
-    return "\nWhat simple policies would have given\n" + table.text();
+    return "\nWhat simple policies would have given (reserved peak of the fullest rank, pinned of the fullest node)\n" +
+           table.text();
 }
 
 std::string certificate_section(const Json& plan) {

@@ -41,6 +41,12 @@ TEST(Command, ExitsWithTwoOnAWrongCommandLine) {
     }
 }
 
+TEST(Command, KnowsTheNearestVerb) {
+    const CommandResult result = stowage("plam scenario.yaml");
+    EXPECT_EQ(result.code, 2);
+    EXPECT_EQ(result.error, "stowage: error: there is no verb 'plam'\nhint: did you mean 'plan'?\n");
+}
+
 TEST(Command, RefusesByNameWhatIsNotInThisVersion) {
     const auto expect_refusal = [](const std::string& line, const std::string& beginning) {
         const CommandResult result = stowage(line);
@@ -269,6 +275,11 @@ TEST(Check, GivesVerdictAndFindings) {
     EXPECT_EQ(check.at("findings")[0].at("severity"), "illegal");
     for (const char* key : {"rule", "message", "nearest_legal"})
         EXPECT_NE(check.at("findings")[0].at(key).get<std::string>(), "") << key;
+}
+
+TEST(Check, SaysWhichValuesItCouldNotJudge) {
+    const json check = json::parse(stowage("check --json " + kSmall).out);
+    EXPECT_EQ(check.at("left_to_the_planner"), json::parse(R"(["offload_modules", "activation_offload_fraction"])"));
 }
 
 TEST(Simulate, RunsAScenariosOwnValues) {
