@@ -1,10 +1,24 @@
 #include "benchmarks/shipped_jobs.hpp"
 
+#include <algorithm>
+#include <filesystem>
+
 #include "planner/rules/legality.hpp"
 #include "planner/search/candidates.hpp"
 #include "scenarios/reader/scenario_reader.hpp"
 
 namespace stowage::benchmarks {
+
+const std::vector<std::string>& shipped() {
+    static const std::vector<std::string> names = [] {
+        std::vector<std::string> found;
+        for (const auto& entry : std::filesystem::directory_iterator(STOWAGE_SOURCE_DIR "/scenarios"))
+            if (entry.path().extension() == ".yaml") found.push_back(entry.path().stem().string());
+        std::sort(found.begin(), found.end());
+        return found;
+    }();
+    return names;
+}
 
 search::Job shipped_job(const std::string& name) {
     return search::prepare(reader::read_scenario(STOWAGE_SOURCE_DIR "/scenarios/" + name + ".yaml"));

@@ -8,8 +8,8 @@
 
 namespace stowage::benchmarks {
 
-/// The scenarios that ship and are measured: a dense model on 4 stages, one with experts on one stage and on 8.
-inline const std::vector<std::string> kShipped{"llama3-70b-tp4-pp4", "qwen3-30b-a3b-ep16", "qwen3-235b-a22b-pp8-ep32"};
+/// The names of the scenarios that ship, sorted.
+const std::vector<std::string>& shipped();
 
 /// scenarios/<name>.yaml, made ready.
 search::Job shipped_job(const std::string& name);

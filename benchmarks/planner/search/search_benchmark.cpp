@@ -10,16 +10,16 @@ namespace stowage::benchmarks {
 namespace {
 
 void evaluation(benchmark::State& state) {
-    const std::string& name = kShipped[static_cast<std::size_t>(state.range(0))];
+    const std::string& name = shipped()[static_cast<std::size_t>(state.range(0))];
     const search::Job job = shipped_job(name);
     const types::OffloadChoice choice = everything(job);
     for (auto _ : state) benchmark::DoNotOptimize(search::evaluate(job, choice));
     state.SetLabel(name + ", everything");
 }
-BENCHMARK(evaluation)->DenseRange(0, 2)->Unit(benchmark::kMillisecond);
+BENCHMARK(evaluation)->DenseRange(0, std::ssize(shipped()) - 1)->Unit(benchmark::kMillisecond);
 
 void plan(benchmark::State& state) {
-    const std::string& name = kShipped[static_cast<std::size_t>(state.range(0))];
+    const std::string& name = shipped()[static_cast<std::size_t>(state.range(0))];
     const search::Job job = shipped_job(name);
     search::Plan made;
     for (auto _ : state) made = search::make_plan(job);
@@ -27,7 +27,7 @@ void plan(benchmark::State& state) {
     state.counters["simulated"] = static_cast<double>(made.certificate.simulated);
     state.SetLabel(name + ", " + std::string(types::name_of(made.verdict)));
 }
-BENCHMARK(plan)->DenseRange(0, 2)->Unit(benchmark::kMillisecond)->UseRealTime()->Iterations(1);
+BENCHMARK(plan)->DenseRange(0, std::ssize(shipped()) - 1)->Unit(benchmark::kMillisecond)->UseRealTime()->Iterations(1);
 
 }  // namespace
 }  // namespace stowage::benchmarks

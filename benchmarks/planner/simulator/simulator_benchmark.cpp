@@ -16,7 +16,7 @@ std::int64_t operations_of(const program::StepProgram& program) {
 }
 
 void simulation(benchmark::State& state) {
-    const std::string& name = kShipped[static_cast<std::size_t>(state.range(0))];
+    const std::string& name = shipped()[static_cast<std::size_t>(state.range(0))];
     const search::Job job = shipped_job(name);
     const auto ranks = lower_all(job, state.range(1) != 0 ? everything(job) : search::OffloadChoice{});
     std::vector<const program::StepProgram*> programs;
@@ -29,7 +29,9 @@ void simulation(benchmark::State& state) {
     state.SetItemsProcessed(state.iterations() * operations);
     state.SetLabel(name + (state.range(1) != 0 ? ", everything" : ", nothing"));
 }
-BENCHMARK(simulation)->ArgsProduct({{0, 1, 2}, {0, 1}})->Unit(benchmark::kMillisecond);
+BENCHMARK(simulation)
+    ->ArgsProduct({benchmark::CreateDenseRange(0, std::ssize(shipped()) - 1, 1), {0, 1}})
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace stowage::benchmarks

@@ -9,6 +9,7 @@
 #include "planner/search/candidates.hpp"
 #include "tests/support/exhaustive_plan.hpp"
 #include "tests/support/seed.hpp"
+#include "tests/support/simulation_options.hpp"
 #include "tests/support/small_jobs.hpp"
 
 namespace stowage::search {
@@ -31,7 +32,7 @@ void expect_below(const Job& job, const OffloadChoice& choice, const simulator::
 }
 
 void try_choices(const Job& job, std::mt19937_64& random) {
-    const simulator::SimulationOptions options{.interference = random() % 2 == 0, .trace = false, .device_memory = {}};
+    const auto options = random() % 2 == 0 ? simulator::SimulationOptions{} : tests::without_interference();
     const Outcome nothing = evaluate(job, make_choice(job, {}, 1), options);
     const auto choices = tests::every_choice(job);
     for (int i = 0; i < 8; ++i) expect_below(job, choices[random() % choices.size()], options, nothing);

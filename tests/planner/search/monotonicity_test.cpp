@@ -13,6 +13,7 @@
 #include "planner/search/candidates.hpp"
 #include "planner/search/search.hpp"
 #include "tests/support/seed.hpp"
+#include "tests/support/simulation_options.hpp"
 #include "tests/support/small_jobs.hpp"
 
 namespace stowage::search {
@@ -20,8 +21,8 @@ namespace {
 
 using tests::SmallJob;
 
-constexpr simulator::SimulationOptions kPlain{.interference = false, .trace = false, .device_memory = {}};
-constexpr simulator::SimulationOptions kInterfering{};
+const simulator::SimulationOptions kPlain = tests::without_interference();
+const simulator::SimulationOptions kInterfering{};
 
 Plan plan_of(const Job& job, const simulator::SimulationOptions& simulation) {
     SearchOptions options;

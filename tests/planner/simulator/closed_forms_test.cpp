@@ -10,6 +10,7 @@
 #include "planner/simulator/simulator.hpp"
 #include "tests/support/even_pipeline.hpp"
 #include "tests/support/hand_program.hpp"
+#include "tests/support/simulation_options.hpp"
 
 namespace stowage::simulator {
 namespace {
@@ -20,7 +21,7 @@ using tests::quiet_node;
 using types::Nanoseconds;
 using types::literals::operator""_MiB;
 
-constexpr SimulationOptions kPlain{.interference = false, .trace = false, .device_memory = {}};
+const SimulationOptions kPlain = tests::without_interference();
 
 // ------------------------------------------------------------------------------------------------------------
 // schedules
@@ -138,8 +139,7 @@ TEST(ClosedForms, CopiesTakeTheTimesOfTheTableAtItsPoints) {
     for (const TablePoint& point : kTable) {
         EvenPipeline pipeline = one_group_leaves(point.kib << 10);
         const auto ranks = tests::lower_all(pipeline, node);
-        const auto copies = copies_of(
-            ranks[0].program, tests::run(ranks, node, {.interference = true, .trace = true, .device_memory = {}}));
+        const auto copies = copies_of(ranks[0].program, tests::run(ranks, node, tests::traced()));
         EXPECT_EQ(copies.at(program::Direction::device_to_host), std::vector<Nanoseconds>{point.out});
         EXPECT_EQ(copies.at(program::Direction::host_to_device), std::vector<Nanoseconds>{point.back});
     }
@@ -152,8 +152,7 @@ TEST(ClosedForms, CopiesLieBetweenThePointsInBetween) {
             const std::int64_t kib = kTable[i].kib + (kTable[i + 1].kib - kTable[i].kib) * eighths / 8;
             EvenPipeline pipeline = one_group_leaves(kib << 10);
             const auto ranks = tests::lower_all(pipeline, node);
-            const auto copies = copies_of(
-                ranks[0].program, tests::run(ranks, node, {.interference = true, .trace = true, .device_memory = {}}));
+            const auto copies = copies_of(ranks[0].program, tests::run(ranks, node, tests::traced()));
             const Nanoseconds out = copies.at(program::Direction::device_to_host).at(0);
             const Nanoseconds back = copies.at(program::Direction::host_to_device).at(0);
             EXPECT_LT(kTable[i].out, out);

@@ -7,6 +7,7 @@
 
 #include "planner/simulator/simulator.hpp"
 #include "tests/support/hand_program.hpp"
+#include "tests/support/simulation_options.hpp"
 
 namespace stowage::simulator {
 namespace {
@@ -20,7 +21,7 @@ using types::Nanoseconds;
 using types::literals::operator""_B;
 using types::literals::operator""_MiB;
 
-constexpr SimulationOptions kTraced{.interference = false, .trace = true, .device_memory = {}};
+const SimulationOptions kTraced = tests::traced(tests::without_interference());
 
 Operation kernel(Nanoseconds length, Stream stream = Stream::main) {
     return {.kind = OperationKind::compute, .stream = stream, .duration = length};

@@ -9,6 +9,7 @@
 #include "planner/simulator/simulator.hpp"
 #include "tests/support/even_pipeline.hpp"
 #include "tests/support/hand_program.hpp"
+#include "tests/support/simulation_options.hpp"
 
 namespace stowage::simulator {
 namespace {
@@ -147,8 +148,7 @@ TEST(Simulator, RunsTheSameWithALimitThatIsNotReached) {
     const EvenPipeline pipeline = offloading_pipeline();
     const Prediction unlimited = tests::run(pipeline, quiet_node());
     const Bytes peak = reserved_peak(unlimited);
-    const Prediction at_peak =
-        tests::run(pipeline, quiet_node(), {.interference = true, .trace = false, .device_memory = peak});
+    const Prediction at_peak = tests::run(pipeline, quiet_node(), tests::limited_to(peak));
     EXPECT_FALSE(at_peak.out_of_memory);
     expect_equal(unlimited, at_peak);
     EXPECT_EQ(at_peak.ranks[0].steady.cache_flushes, 0);
@@ -161,12 +161,10 @@ TEST(Simulator, ReportsTheRankThatRunsOutOfMemory) {
     // The second stage holds one microbatch less: what it needs is too little for the first.
     ASSERT_LT(unlimited.ranks[1].steady.peak_reserved, unlimited.ranks[0].steady.peak_allocated);
     const Prediction limited =
-        tests::run(pipeline, quiet_node(),
-                   {.interference = true, .trace = false, .device_memory = unlimited.ranks[1].steady.peak_reserved});
+        tests::run(pipeline, quiet_node(), tests::limited_to(unlimited.ranks[1].steady.peak_reserved));
     ASSERT_TRUE(limited.out_of_memory);
     EXPECT_EQ(*limited.out_of_memory, 0U);
-    const Prediction nothing =
-        tests::run(pipeline, quiet_node(), {.interference = true, .trace = false, .device_memory = 2_MiB});
+    const Prediction nothing = tests::run(pipeline, quiet_node(), tests::limited_to(2_MiB));
     EXPECT_TRUE(nothing.out_of_memory);  // not even the weights
 }
 
@@ -183,8 +181,7 @@ TEST(Simulator, GivesTheCacheBackWhenTheDeviceIsFull) {
     const Prediction unlimited = simulate({&program}, node);
     EXPECT_EQ(unlimited.ranks[0].steady.peak_reserved, 96_MiB);
     EXPECT_EQ(unlimited.step_time, 0us);
-    const Prediction limited =
-        simulate({&program}, node, {.interference = true, .trace = false, .device_memory = 64_MiB});
+    const Prediction limited = simulate({&program}, node, tests::limited_to(64_MiB));
     ASSERT_FALSE(limited.out_of_memory);
     EXPECT_EQ(limited.record_time, 3us);  // the first segment finds room
     const StageResult& steady = limited.ranks[0].steady;
@@ -206,8 +203,7 @@ TEST(Simulator, WaitsForTheDeviceBeforeItGivesTheCacheBack) {
                       free(1)},
                      2);
     EXPECT_EQ(simulate({&program}, quiet_node()).step_time, 100us);
-    const Prediction limited =
-        simulate({&program}, quiet_node(), {.interference = true, .trace = false, .device_memory = 64_MiB});
+    const Prediction limited = simulate({&program}, quiet_node(), tests::limited_to(64_MiB));
     ASSERT_FALSE(limited.out_of_memory);
     EXPECT_EQ(limited.step_time, 105us);
 }
