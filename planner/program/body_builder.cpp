@@ -112,7 +112,7 @@ Body BodyBuilder::optimizer(bool first) {
     BodyWriter writer(*this, stage_.optimizer, optimizer_layout_);
     for (std::size_t i = 0; first && i < stage_.states.size(); ++i)
         if (stage_.states[i].when == layers::StateBuffer::When::first_optimizer_step)
-            writer.state(stage_.states[i], static_cast<std::uint16_t>(i), kNeighbourFrame);
+            writer.state(stage_.states[i], static_cast<std::uint32_t>(i), kNeighbourFrame);
     writer.plain_steps(stage_.optimizer.forward);
     return {first ? "first optimizer step" : "optimizer step", writer.take()};
 }
@@ -121,7 +121,7 @@ Body BodyBuilder::setup() {
     BodyWriter writer(*this, stage_.optimizer, optimizer_layout_);
     for (std::size_t i = 0; i < stage_.states.size(); ++i)
         if (stage_.states[i].when == layers::StateBuffer::When::setup)
-            writer.state(stage_.states[i], static_cast<std::uint16_t>(i), kOwnFrame);
+            writer.state(stage_.states[i], static_cast<std::uint32_t>(i), kOwnFrame);
     return {"setup", writer.take()};
 }
 
@@ -136,7 +136,7 @@ Body BodyBuilder::transfer(std::string_view name, std::int8_t peer, std::optiona
     if (received)
         emit({.kind = OperationKind::allocate,
               .scope = kNeighbourFrame,
-              .slot = static_cast<std::uint16_t>(*received),
+              .slot = static_cast<std::uint32_t>(*received),
               .bytes = stage_.boundary});
     emit({.kind = OperationKind::stream_wait, .stream = kStream, .other = Stream::main});
     emit({.kind = OperationKind::peer_transfer,
@@ -151,12 +151,12 @@ Body BodyBuilder::transfer(std::string_view name, std::int8_t peer, std::optiona
     if (sent)
         emit({.kind = OperationKind::free,
               .scope = kOwnFrame,
-              .slot = static_cast<std::uint16_t>(*sent),
+              .slot = static_cast<std::uint32_t>(*sent),
               .bytes = stage_.boundary});
     if (release_input)
         emit({.kind = OperationKind::free,
               .scope = kFirstTarget,
-              .slot = static_cast<std::uint16_t>(layers::kInput),
+              .slot = static_cast<std::uint32_t>(layers::kInput),
               .bytes = stage_.boundary});
     return body;
 }

@@ -28,7 +28,7 @@ bool pooled(types::Module module) {
            module != types::Module::fused_group_mlp;
 }
 
-std::uint16_t slot_number(Slot slot) { return static_cast<std::uint16_t>(slot); }
+std::uint32_t slot_number(Slot slot) { return static_cast<std::uint32_t>(slot); }
 
 }  // namespace
 
@@ -118,7 +118,7 @@ void BodyWriter::plain_steps(const std::vector<layers::Step>& steps) {
     check_all_freed(false);
 }
 
-void BodyWriter::state(const layers::StateBuffer& buffer, std::uint16_t slot, Scope scope) {
+void BodyWriter::state(const layers::StateBuffer& buffer, std::uint32_t slot, Scope scope) {
     emit({.kind = OperationKind::allocate, .scope = scope, .slot = slot, .bytes = buffer.bytes});
 }
 
@@ -154,7 +154,7 @@ void BodyWriter::commit_forward(const layers::Step& step, const ForwardDecisions
 
 void BodyWriter::offload(layers::SavedIndex saved_index, types::Module module) {
     const layers::SavedTensor& saved = script_.saved[layers::index(saved_index)];
-    const std::uint16_t temporary = layout_.reload_slot(saved_index);
+    const std::uint32_t temporary = layout_.reload_slot(saved_index);
     const bool gathered = saved.form == layers::CopyForm::gathered;
     emit({.kind = OperationKind::pinned_acquire,
           .module = module,

@@ -20,7 +20,7 @@ public:
     /// Runs forward steps of a script without offload groups (the optimizer's).
     void plain_steps(const std::vector<layers::Step>& steps);
     /// Allocates a persistent buffer, slot `slot` of `scope`.
-    void state(const layers::StateBuffer& buffer, std::uint16_t slot, Scope scope);
+    void state(const layers::StateBuffer& buffer, std::uint32_t slot, Scope scope);
 
     [[nodiscard]] bool released_while_saved() const { return released_while_saved_; }
     std::vector<Operation> take() { return std::move(operations_); }

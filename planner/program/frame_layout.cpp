@@ -31,12 +31,12 @@ FrameLayout::FrameLayout(const layers::LayerScript& script, const types::Offload
     }
 }
 
-std::uint16_t FrameLayout::reload_slot(layers::SavedIndex saved) const {
-    return static_cast<std::uint16_t>(tensors_ + layers::index(saved));
+std::uint32_t FrameLayout::reload_slot(layers::SavedIndex saved) const {
+    return static_cast<std::uint32_t>(tensors_ + layers::index(saved));
 }
 
-std::uint16_t FrameLayout::pinned_slot(layers::SavedIndex saved) const {
-    return static_cast<std::uint16_t>(tensors_ + saved_ + layers::index(saved));
+std::uint32_t FrameLayout::pinned_slot(layers::SavedIndex saved) const {
+    return static_cast<std::uint32_t>(tensors_ + saved_ + layers::index(saved));
 }
 
 std::uint32_t FrameLayout::group_index(types::Module module) const {
@@ -44,12 +44,12 @@ std::uint32_t FrameLayout::group_index(types::Module module) const {
     return static_cast<std::uint32_t>(group_index_[at(module)]);
 }
 
-std::uint16_t FrameLayout::offload_event(types::Module module) const {
-    return static_cast<std::uint16_t>(2 * group_index(module));
+std::uint32_t FrameLayout::offload_event(types::Module module) const {
+    return static_cast<std::uint32_t>(2 * group_index(module));
 }
 
-std::uint16_t FrameLayout::reload_event(types::Module module) const {
-    return static_cast<std::uint16_t>(2 * group_index(module) + 1);
+std::uint32_t FrameLayout::reload_event(types::Module module) const {
+    return static_cast<std::uint32_t>(2 * group_index(module) + 1);
 }
 
 const std::vector<layers::SavedIndex>& FrameLayout::movable(types::Module module) const { return movable_[at(module)]; }

@@ -20,10 +20,10 @@ public:
     /// Slots: the script's tensors, then a reload buffer and a pinned buffer for each saved entry.
     [[nodiscard]] std::uint32_t slots() const { return tensors_ + 2 * saved_; }
     [[nodiscard]] std::uint32_t events() const { return 2 * static_cast<std::uint32_t>(groups_.size()); }
-    [[nodiscard]] std::uint16_t reload_slot(layers::SavedIndex saved) const;
-    [[nodiscard]] std::uint16_t pinned_slot(layers::SavedIndex saved) const;
-    [[nodiscard]] std::uint16_t offload_event(types::Module module) const;
-    [[nodiscard]] std::uint16_t reload_event(types::Module module) const;
+    [[nodiscard]] std::uint32_t reload_slot(layers::SavedIndex saved) const;
+    [[nodiscard]] std::uint32_t pinned_slot(layers::SavedIndex saved) const;
+    [[nodiscard]] std::uint32_t offload_event(types::Module module) const;
+    [[nodiscard]] std::uint32_t reload_event(types::Module module) const;
 
     /// The active groups in start order.
     [[nodiscard]] const std::vector<types::Module>& groups() const { return groups_; }

@@ -51,7 +51,7 @@ struct Operation {
     types::Module module{};  ///< offload operations: the group's module
     Scope scope = kOwnFrame;
     std::int8_t peer = 0;      ///< peer_transfer: -1 the previous stage, +1 the next
-    std::uint16_t slot = 0;    ///< allocate, free, record_stream, pinned_*: slot; event_*: event
+    std::uint32_t slot = 0;    ///< allocate, free, record_stream, pinned_*: slot; event_*: event
     std::uint32_t detail = 0;  ///< pinned_acquire: pool key; otherwise the index of the label
     Bytes bytes{};
     Nanoseconds duration{0};

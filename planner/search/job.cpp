@@ -100,6 +100,8 @@ std::pair<Outcome, simulator::Prediction> predict(const Job& job, const OffloadC
     const types::Node& node = job.scenario.hardware.node;
     simulator::Prediction unlimited = simulator::simulate(programs, node, options);
     Outcome outcome = finish(job, choice, lowered, unlimited);
+    outcome.stopped_early = unlimited.out_of_memory.has_value();
+    if (outcome.stopped_early) return {std::move(outcome), std::move(unlimited)};
     if (!cache_decides(outcome, job.scenario.device_memory_limit())) return {std::move(outcome), std::move(unlimited)};
     options.device_memory = job.scenario.device_memory_limit();
     simulator::Prediction limited = simulator::simulate(programs, node, options);

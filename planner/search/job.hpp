@@ -62,8 +62,9 @@ struct Outcome {
     Nanoseconds unhindered_step_time{0};  ///< without a memory limit: no time lost on giving the cache back
     Nanoseconds record_time{0};
     std::vector<RankOutcome> ranks;
-    bool chunk_mismatch = false;        ///< Megatron stops in the second iteration (H3): nothing below is valid
-    bool out_of_memory = false;         ///< a rank ran out of device memory under the limit; peaks are those without it
+    bool chunk_mismatch = false;  ///< Megatron stops in the second iteration (H3): nothing below is valid
+    bool stopped_early = false;   ///< the simulation was to stop at this much allocated memory: nothing below is valid
+    bool out_of_memory = false;   ///< a rank ran out of device memory under the limit; peaks are those without it
     bool released_while_saved = false;  ///< Megatron fails in backward: a forced release empties a tensor still needed
 
     [[nodiscard]] bool runs() const { return !chunk_mismatch && !released_while_saved; }

@@ -55,26 +55,37 @@ public:
 
 private:
     void consider(const Outcome& outcome) {
-        if (!outcome.runs()) return;
+        if (!outcome.runs() || outcome.stopped_early) return;
         if (!smallest_ || outcome.fullest_rank().peak_reserved() < smallest_->fullest_rank().peak_reserved())
             smallest_ = outcome;
         if (fits(job_, outcome) && (!best_ || rank_of(outcome) < rank_of(*best_))) best_ = outcome;
     }
 
+    /// Whether a bound alone rules the choice out. Remembers what is not known of its peak.
     [[nodiscard]] bool discarded(const OffloadChoice& choice) {
         const FlaggedGroups flagged = flagged_groups(job_, choice);
         if (best_ && least_step_time(job_, nothing_, flagged) > best_->step_time) return true;
         const std::vector<Bytes> peaks = least_peaks(job_, nothing_, flagged);
         const Bytes peak = *std::max_element(peaks.begin(), peaks.end());
-        if (peak <= plan_.device_limit) return false;
-        if (!least_discarded_ || peak < least_discarded_->first) least_discarded_ = {peak, choice};
-        return true;
+        if (!best_) too_large_.emplace_back(peak, choice);
+        return peak > plan_.device_limit;
     }
 
-    /// What is too large by its bound alone may still be the smallest there is.
-    void consider_least_discarded() {
-        if (least_discarded_ && (!smallest_ || least_discarded_->first < smallest_->fullest_rank().peak_reserved()))
-            consider(evaluate(job_, least_discarded_->second, options_.simulation));
+    /// The smallest peak of choices that do not fit: those that the search stopped early are run to their ends, the
+    /// ones with the lowest bounds first, until no bound is below the smallest peak found.
+    void find_smallest() {
+        std::stable_sort(too_large_.begin(), too_large_.end(),
+                         [](const auto& left, const auto& right) { return left.first < right.first; });
+        std::vector<OffloadChoice> batch;
+        for (std::size_t i = 0; i < too_large_.size();) {
+            batch.clear();
+            for (; i < too_large_.size() && batch.size() < kBatch; ++i) {
+                if (smallest_ && too_large_[i].first >= smallest_->fullest_rank().peak_reserved()) break;
+                batch.push_back(too_large_[i].second);
+            }
+            if (batch.empty()) return;
+            for (const Outcome& outcome : evaluate_all(job_, batch, options_)) consider(outcome);
+        }
     }
 
     void search() {
@@ -83,6 +94,8 @@ private:
             const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
             return options_.time_limit_seconds && passed.count() > *options_.time_limit_seconds;
         };
+        SearchOptions stopping = options_;
+        stopping.simulation.stop_above_allocated = plan_.device_limit;
         std::vector<OffloadChoice> batch;
         for (std::size_t i = 0; i < space_.candidates.size();) {
             if (out_of_time()) {
@@ -97,7 +110,7 @@ private:
                     batch.push_back(space_.candidates[i]);
             }
             plan_.certificate.simulated += std::ssize(batch);
-            for (const Outcome& outcome : evaluate_all(job_, batch, options_)) consider(outcome);
+            for (const Outcome& outcome : evaluate_all(job_, batch, stopping)) consider(outcome);
         }
     }
 
@@ -107,7 +120,7 @@ private:
             plan_.floor.compute = std::max(plan_.floor.compute, rank.compute);
         plan_.certificate.lower_bound = nothing_.unhindered_step_time;
         if (!best_) {
-            consider_least_discarded();
+            if (plan_.certificate.complete) find_smallest();
             if (!smallest_) smallest_ = nothing_;
             plan_.verdict = PlanVerdict::infeasible;
             plan_.smallest = smallest_;
@@ -132,13 +145,14 @@ private:
     CandidateSpace space_;
     std::optional<Outcome> best_;
     std::optional<Outcome> smallest_;
-    std::optional<std::pair<Bytes, OffloadChoice>> least_discarded_;  ///< by memory, with its bound
+    std::vector<std::pair<Bytes, OffloadChoice>>
+        too_large_;  ///< while nothing fits: choices, with the bounds of their peaks
 };
 
 }  // namespace
 
 bool fits(const Job& job, const Outcome& outcome) {
-    if (!outcome.runs()) return false;
+    if (!outcome.runs() || outcome.stopped_early) return false;
     return !outcome.out_of_memory && outcome.fullest_rank().peak_reserved() <= job.scenario.device_memory_limit() &&
            pinned_on_fullest_node(job, outcome) <= job.scenario.host_memory_limit();
 }

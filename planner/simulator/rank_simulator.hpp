@@ -28,12 +28,14 @@ struct SimulationOptions {
     bool trace = false;        ///< keep the timeline of the last stage
     /// What the device has; unlimited if absent. At the limit the allocator gives its cache back and tries again.
     std::optional<Bytes> device_memory;
+    /// Stop as soon as a rank has more than this allocated: a search that has an answer need not know by how much.
+    std::optional<Bytes> stop_above_allocated;
 };
 
 enum class RankState : std::uint8_t {
     done,
     needs_neighbour,  ///< a neighbour has to move first
-    out_of_memory,    ///< the device had no room even after the cache was given back
+    out_of_memory,  ///< the device had no room even after the cache was given back, or the simulation was to stop here
 };
 
 /// One rank: a host thread that walks the program, its device, its allocator and its pinned memory. Runs until it is

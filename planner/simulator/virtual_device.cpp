@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "scenarios/types/check.hpp"
+#include "scenarios/types/error.hpp"
 
 namespace stowage::simulator {
 namespace {
@@ -21,6 +22,14 @@ void for_each_bit(std::uint32_t mask, Act&& act) {
 
 constexpr auto kGemm = static_cast<std::uint8_t>(types::KernelClass::gemm);
 constexpr std::uint32_t kCopyStreams = bit(number(Stream::d2h)) | bit(number(Stream::h2d));
+
+constexpr Tick kLongestRun = Tick{1} << 60;  // 36 years: no sum of ticks overflows
+
+[[noreturn]] void refuse_length() {
+    throw types::UnsupportedError(
+        "a step that takes hours cannot be simulated\n"
+        "hint: look at the sizes of the model and the batch, and at the hardware's rates");
+}
 
 }  // namespace
 
@@ -51,6 +60,7 @@ VirtualDevice::Item& VirtualDevice::push(Stream stream, Kind kind, Tick issued) 
         queue.head = 0;
     }
     STOWAGE_CHECK(issued >= now_, "the host issues in the past of its device");
+    if (issued > kLongestRun) refuse_length();
     queued_ |= bit(number(stream));
     Item& item = queue.items.emplace_back();
     item.kind = kind;
@@ -246,6 +256,7 @@ bool VirtualDevice::start_transfer(Item& item) {
 }
 
 void VirtualDevice::start(int stream, const Item& item) {
+    if (item.length > kLongestWork) refuse_length();
     Running& running = running_[static_cast<std::size_t>(stream)];
     running.item = item;
     running.start = now_;

@@ -136,6 +136,7 @@ private:
 
     static constexpr int kShift = 20;
     static constexpr std::int64_t kFull = std::int64_t{1} << kShift;
+    static constexpr Tick kLongestWork = Tick{1} << (62 - kShift);  ///< 73 minutes, a wait for a neighbour included
     static constexpr Tick kNever = INT64_MAX;
 
     Item& push(Stream stream, Kind kind, Tick issued);
