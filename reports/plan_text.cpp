@@ -142,7 +142,7 @@ std::string baselines_section(const Json& plan) {
         std::replace(name.begin(), name.end(), '_', ' ');
         table.add(policy_cells(name, baseline.at("choice"), baseline.at("predicted"), baseline.at("fits").get<bool>()));
     }
-    return "\nWhat simple policies would have given (reserved peak of the fullest rank, pinned of the fullest node)\n" +
+    return "\nWhat simple policies would have given (peak: reserved, fullest rank; pinned: fullest node)\n" +
            table.text();
 }
 
