@@ -157,7 +157,7 @@ std::vector<Bytes> least_peaks(const Job& job, const Outcome& nothing, const Fla
 }
 
 Nanoseconds least_step_time(const Job& job, const Outcome& nothing, const FlaggedGroups& flagged) {
-    Nanoseconds least = nothing.unhindered_step_time;
+    Nanoseconds least = nothing.step_time;
     // The first microbatch in backward order keeps more; leave it out.
     for (const Nanoseconds time : flagged.copy_time) least = std::max(least, (job.scenario.microbatches() - 1) * time);
     return least;

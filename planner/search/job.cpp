@@ -62,7 +62,6 @@ Outcome finish(const Job& job, const OffloadChoice& choice, const LoweredRanks& 
     Outcome outcome;
     outcome.choice = choice;
     outcome.step_time = prediction.step_time;
-    outcome.unhindered_step_time = prediction.step_time;
     outcome.record_time = prediction.record_time;
     for (std::size_t i = 0; i < job.stages.size(); ++i) {
         outcome.released_while_saved = outcome.released_while_saved || lowered.ranks[i].released_while_saved;
@@ -71,7 +70,7 @@ Outcome finish(const Job& job, const OffloadChoice& choice, const LoweredRanks& 
     return outcome;
 }
 
-Outcome stopped(const OffloadChoice& choice) {
+Outcome asserts(const OffloadChoice& choice) {
     Outcome outcome;
     outcome.choice = choice;
     outcome.chunk_mismatch = true;
@@ -84,34 +83,13 @@ std::vector<const program::StepProgram*> programs_of(const LoweredRanks& lowered
     return programs;
 }
 
-/// Whether only the allocator's cache keeps the choice from fitting.
-bool cache_decides(const Outcome& outcome, Bytes limit) {
-    bool reserved_over = false;
-    for (const RankOutcome& rank : outcome.ranks) {
-        if (rank.peak_allocated() > limit) return false;
-        reserved_over = reserved_over || rank.peak_reserved() > limit;
-    }
-    return reserved_over;
-}
-
 std::pair<Outcome, simulator::Prediction> predict(const Job& job, const OffloadChoice& choice,
-                                                  const LoweredRanks& lowered, simulator::SimulationOptions options) {
-    const auto programs = programs_of(lowered);
-    const types::Node& node = job.scenario.hardware.node;
-    simulator::Prediction unlimited = simulator::simulate(programs, node, options);
-    Outcome outcome = finish(job, choice, lowered, unlimited);
-    outcome.stopped_early = unlimited.out_of_memory.has_value();
-    if (outcome.stopped_early) return {std::move(outcome), std::move(unlimited)};
-    if (!cache_decides(outcome, job.scenario.device_memory_limit())) return {std::move(outcome), std::move(unlimited)};
-    options.device_memory = job.scenario.device_memory_limit();
-    simulator::Prediction limited = simulator::simulate(programs, node, options);
-    if (limited.out_of_memory) {
-        outcome.out_of_memory = true;
-        return {std::move(outcome), std::move(unlimited)};
-    }
-    outcome = finish(job, choice, lowered, limited);
-    outcome.unhindered_step_time = unlimited.step_time;
-    return {std::move(outcome), std::move(limited)};
+                                                  const LoweredRanks& lowered,
+                                                  const simulator::SimulationOptions& options) {
+    simulator::Prediction prediction = simulator::simulate(programs_of(lowered), job.scenario.hardware.node, options);
+    Outcome outcome = finish(job, choice, lowered, prediction);
+    outcome.stopped = prediction.out_of_memory.has_value();
+    return {std::move(outcome), std::move(prediction)};
 }
 
 }  // namespace
@@ -136,6 +114,12 @@ const RankOutcome& Outcome::fullest_rank() const {
     });
 }
 
+Bytes Outcome::largest_allocated() const {
+    Bytes largest;
+    for (const RankOutcome& rank : ranks) largest = std::max(largest, rank.peak_allocated());
+    return largest;
+}
+
 Bytes Outcome::offloaded_bytes() const {
     Bytes sum;
     for (const RankOutcome& rank : ranks) sum += rank.offloaded_bytes();
@@ -144,7 +128,7 @@ Bytes Outcome::offloaded_bytes() const {
 
 Outcome evaluate(const Job& job, const OffloadChoice& choice, const simulator::SimulationOptions& options) {
     const LoweredRanks lowered = lower_all(job, choice);
-    if (!lowered.runs) return stopped(choice);
+    if (!lowered.runs) return asserts(choice);
     return predict(job, choice, lowered, options).first;
 }
 
@@ -152,7 +136,7 @@ TracedOutcome evaluate_traced(const Job& job, const OffloadChoice& choice) {
     LoweredRanks lowered = lower_all(job, choice);
     TracedOutcome traced;
     if (!lowered.runs) {
-        traced.outcome = stopped(choice);
+        traced.outcome = asserts(choice);
         return traced;
     }
     simulator::SimulationOptions options;

@@ -59,26 +59,23 @@ struct RankOutcome {
 struct Outcome {
     OffloadChoice choice;
     Nanoseconds step_time{0};
-    Nanoseconds unhindered_step_time{0};  ///< without a memory limit: no time lost on giving the cache back
     Nanoseconds record_time{0};
     std::vector<RankOutcome> ranks;
-    bool chunk_mismatch = false;  ///< Megatron stops in the second iteration (H3): nothing below is valid
-    bool stopped_early = false;   ///< the simulation was to stop at this much allocated memory: nothing below is valid
-    bool out_of_memory = false;   ///< a rank ran out of device memory under the limit; peaks are those without it
+    bool chunk_mismatch = false;        ///< Megatron stops in the second iteration (H3): nothing above is valid
+    bool stopped = false;               ///< the simulation met the memory limit of its options: nothing above is valid
     bool released_while_saved = false;  ///< Megatron fails in backward: a forced release empties a tensor still needed
 
-    [[nodiscard]] bool runs() const { return !chunk_mismatch && !released_while_saved; }
-    /// Whether it would be faster on a larger device.
-    [[nodiscard]] bool loses_time_to_memory() const { return step_time > unhindered_step_time; }
+    /// Whether Megatron runs it, and the simulation came to its end.
+    [[nodiscard]] bool runs() const { return !chunk_mismatch && !released_while_saved && !stopped; }
     /// The rank with the highest reserved peak.
     [[nodiscard]] const RankOutcome& fullest_rank() const;
+    /// The highest allocated peak of any rank.
+    [[nodiscard]] Bytes largest_allocated() const;
     [[nodiscard]] Bytes offloaded_bytes() const;
 };
 
-/// Lowers and simulates one choice on all pipeline ranks. First without a memory limit; if some rank's reserved peak is
-/// over the device limit though its allocated peak is not, again with the limit, where the allocator gives its cache
-/// back when the device is full, as PyTorch's does: then either it runs, with what that costs, or it runs out of
-/// memory. A pure function of its arguments; safe to call from several threads.
+/// Lowers and simulates one choice on all pipeline ranks, without a memory limit unless the options give one.
+/// A pure function of its arguments; safe to call from several threads.
 Outcome evaluate(const Job& job, const OffloadChoice& choice, const simulator::SimulationOptions& options = {});
 
 /// The same, keeping what a trace needs: the programs and the timelines of the last steady step.

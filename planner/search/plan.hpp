@@ -52,7 +52,9 @@ struct Plan {
     PlanVerdict verdict = PlanVerdict::infeasible;
     std::optional<Outcome> chosen;    ///< absent when infeasible
     std::optional<Outcome> smallest;  ///< infeasible: the choice with the smallest peak found
-    std::string limited_by;           ///< infeasible: what is over its limit, where and by how much
+    std::optional<Outcome>
+        edge;                ///< infeasible: the fastest that runs all the same, giving the cache back within steps
+    std::string limited_by;  ///< infeasible: what is over its limit, where and by how much
     Bytes device_limit{};
     Bytes host_limit{};
     Floor floor;

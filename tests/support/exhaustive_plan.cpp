@@ -30,7 +30,7 @@ ModuleSet subset(unsigned bits) {
 }
 
 bool fits(const search::Job& job, const Outcome& outcome) {
-    if (outcome.chunk_mismatch || outcome.released_while_saved || outcome.out_of_memory) return false;
+    if (outcome.chunk_mismatch || outcome.released_while_saved) return false;
     return std::all_of(outcome.ranks.begin(), outcome.ranks.end(), [&](const search::RankOutcome& rank) {
         return rank.record_peak_reserved <= job.scenario.device_memory_limit() &&
                rank.steady_peak_reserved <= job.scenario.device_memory_limit();
@@ -75,7 +75,7 @@ Exhaustive exhaustive_plan(const search::Job& job, const simulator::SimulationOp
             result.smallest_peak = std::min(result.smallest_peak, outcome.fullest_rank().peak_reserved());
         if (!fits(job, outcome)) continue;
         if (!result.best || order_of(outcome) < order_of(*result.best)) result.best = outcome;
-        if (choice.modules.empty() && !outcome.loses_time_to_memory()) return result;
+        if (choice.modules.empty()) return result;
     }
     return result;
 }

@@ -13,7 +13,7 @@ namespace stowage::tests {
 /// it a hazard or worse. The empty choice comes first.
 std::vector<types::OffloadChoice> every_choice(const search::Job& job);
 
-/// The oracle: simulates every choice. Result: nothing if it fits and loses no time to a full device, else the fastest
+/// The oracle: simulates every choice. Result: nothing if it fits, else the fastest
 /// that fits, ties to fewer bytes, then to the order of the module sets and to the larger fraction; absent if none
 /// fits.
 struct Exhaustive {

@@ -85,7 +85,7 @@ PlanVerdict expect_optimal(const Job& job) {
     const Plan plan = make_plan(job);
     const tests::Exhaustive all = tests::exhaustive_plan(job);
     EXPECT_TRUE(plan.certificate.complete);
-    const bool looked_no_further = plan.verdict == PlanVerdict::nothing_to_do && !plan.chosen->loses_time_to_memory();
+    const bool looked_no_further = plan.verdict == PlanVerdict::nothing_to_do;
     EXPECT_EQ(plan.certificate.simulated + plan.certificate.pruned,
               looked_no_further ? 0 : plan.certificate.candidates);
     EXPECT_EQ(plan.chosen.has_value(), all.best.has_value());
@@ -213,6 +213,32 @@ TEST(Search, JudgesModulesThatAreAskedForByThemselves) {
     EXPECT_EQ(plan.verdict, PlanVerdict::infeasible);
     EXPECT_EQ(plan.smallest->choice.modules, ModuleSet{Module::core_attn});
     EXPECT_EQ(plan.limited_by.find("device memory"), 0U) << plan.limited_by;
+}
+
+TEST(Search, NamesWhatWouldRunAtTheEdgeWhenNothingFits) {
+    // A slow link: blocks wait for their copies while new segments are reserved beside them, so the reserved peak is
+    // above the allocated one. A limit between the two fits no plan, and PyTorch would run there by giving its cache
+    // back.
+    SmallJob small;
+    small.layers_per_stage = 4;
+    small.microbatches = 3;
+    small.copy_gb_per_s = 5;
+    Job job = tests::synthetic_job(small);
+    job.scenario.offload.offload_modules = ModuleSet{Module::core_attn};
+    job.scenario.offload.activation_offload_fraction = 1;
+    const Outcome free = evaluate(job, make_choice(job, {Module::core_attn}, 1));
+    ASSERT_GT(free.fullest_rank().peak_reserved(), free.largest_allocated());
+    job.scenario.limits.device_memory = free.fullest_rank().peak_reserved() - Bytes{1};
+    const Plan plan = make_plan(job);
+    EXPECT_EQ(plan.verdict, PlanVerdict::infeasible);
+    ASSERT_TRUE(plan.edge.has_value());
+    EXPECT_EQ(plan.edge->choice.modules, ModuleSet{Module::core_attn});
+    EXPECT_GE(plan.edge->step_time, free.step_time);
+    EXPECT_LE(plan.edge->fullest_rank().peak_reserved(), job.scenario.device_memory_limit());
+    ASSERT_FALSE(plan.notes.empty());
+    EXPECT_EQ(plan.notes.back().find("at the edge: with core_attn at fraction 1 it would run"), 0U);
+    job.scenario.limits.device_memory = free.largest_allocated() - Bytes{1};
+    EXPECT_FALSE(make_plan(job).edge.has_value());
 }
 
 TEST(Search, PlansModulesThatMoveNothingAsAskedFor) {
