@@ -60,6 +60,7 @@ public:
         if (forced) {
             best_.reset();
             smallest_.reset();
+            near_limit_.clear();
         }
         if (forced || !best_) search();
         conclude(forced);

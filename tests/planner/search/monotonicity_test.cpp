@@ -65,16 +65,27 @@ Bytes some_limit(const Job& job, std::mt19937_64& random) {
     return Bytes{static_cast<std::int64_t>(share * static_cast<double>(rank.peak_reserved().count))};
 }
 
+enum class Sizes { as_drawn, large };
+
+/// Of a tensor below 10 MiB the caching allocator reserves 20 MiB, so that half the bytes can reserve more. Tensors
+/// that are large before and after being halved have segments of their own, and nothing is rounded.
+void enlarge(SmallJob& small) {
+    for (std::int64_t* elements :
+         {&small.layer.core_attn_elements, &small.layer.attn_proj_elements, &small.layer.boundary_elements})
+        *elements *= 128;  // at least 64 MiB each
+}
+
 /// Runs `check` on random jobs, each printed by its seed and round.
 template <class Check>
-void for_random_jobs(std::uint64_t fixed_seed, int rounds, Check&& check) {
+void for_random_jobs(std::uint64_t fixed_seed, int rounds, Sizes sizes, Check&& check) {
     const std::uint64_t seed = tests::property_seed(fixed_seed);
     std::mt19937_64 random(seed);
     for (int round = 0; round < rounds; ++round) {
         SmallJob small = tests::random_small_job(random);
         small.microbatches = std::min<std::int64_t>(small.microbatches, 3);
         if (small.experts) small.fixed_fraction = 1;
-        const bool transformer = round % 10 == 9;
+        if (sizes == Sizes::large) enlarge(small);
+        const bool transformer = sizes == Sizes::as_drawn && round % 10 == 9;
         if (transformer) small.layers_per_stage = 2;
         Job job = transformer ? tests::transformer_job(small) : tests::synthetic_job(small);
         job.scenario.limits.device_memory = some_limit(job, random);
@@ -93,7 +104,7 @@ constexpr int kRounds = 80;
 
 TEST(Optimum, IsNoWorseOnAFasterLink) {
     Tally tally;
-    for_random_jobs(20261202, kRounds, [&](const SmallJob& small, const Job& job) {
+    for_random_jobs(20261202, kRounds, Sizes::as_drawn, [&](const SmallJob& small, const Job& job) {
         for (const double factor : {1.25, 3.0}) compare(job, faster(small, job, factor), kPlain, 0, tally);
     });
     expect_compared(tally);
@@ -101,7 +112,7 @@ TEST(Optimum, IsNoWorseOnAFasterLink) {
 
 TEST(Optimum, IsNoWorseWithMoreMemory) {
     Tally tally;
-    for_random_jobs(20261203, kRounds, [&](const SmallJob&, const Job& job) {
+    for_random_jobs(20261203, kRounds, Sizes::as_drawn, [&](const SmallJob&, const Job& job) {
         for (const double factor : {1.05, 1.2, 1.5}) compare(job, roomier(job, factor), kPlain, 0, tally);
     });
     expect_compared(tally);
@@ -109,7 +120,7 @@ TEST(Optimum, IsNoWorseWithMoreMemory) {
 
 TEST(Optimum, IsNoWorseWithFewerBytes) {
     Tally tally;
-    for_random_jobs(20261204, kRounds, [&](const SmallJob&, const Job& job) {
+    for_random_jobs(20261204, kRounds, Sizes::large, [&](const SmallJob&, const Job& job) {
         compare(job, tests::with_half_the_bytes(job), kPlain, 0, tally);
     });
     expect_compared(tally);
@@ -117,7 +128,7 @@ TEST(Optimum, IsNoWorseWithFewerBytes) {
 
 TEST(Optimum, IsAtMostHalfAPercentWorseUnderInterference) {
     Tally tally;
-    for_random_jobs(20261205, kRounds, [&](const SmallJob& small, const Job& job) {
+    for_random_jobs(20261205, kRounds, Sizes::large, [&](const SmallJob& small, const Job& job) {
         compare(job, faster(small, job, 1.25), kInterfering, 0.005, tally);
         compare(job, faster(small, job, 3), kInterfering, 0.005, tally);
         compare(job, roomier(job, 1.2), kInterfering, 0.005, tally);
