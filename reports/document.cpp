@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cctype>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <memory>
 
 #include "scenarios/reader/scenario_reader.hpp"
 #include "scenarios/types/error.hpp"
@@ -13,13 +16,38 @@
 namespace stowage::reports {
 namespace {
 
+// Both far above what a verb writes: a plan of 10,000 pipeline ranks takes some 10 MiB, and nests ten levels.
+constexpr std::size_t kLargestDocument = std::size_t{256} << 20;
+constexpr int kDeepest = 64;
+
+[[noreturn]] void fail_reading(const std::filesystem::path& path, std::string_view reason) {
+    throw types::InputError(fmt::format("{}: error: {}", path.string(), reason));
+}
+
+/// Pipes are read too: `stowage plan --json s.yaml | stowage report /dev/stdin`.
 std::string read_text(const std::filesystem::path& path) {
     std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored))
-        throw types::InputError(fmt::format("{}: error: is a folder, expected a file", path.string()));
-    std::ifstream file(path, std::ios::binary);
-    if (!file) throw types::InputError(fmt::format("{}: error: {}", path.string(), std::strerror(errno)));
-    return {std::istreambuf_iterator<char>(file), {}};
+    if (std::filesystem::is_directory(path, ignored)) fail_reading(path, "is a folder, expected a file");
+    errno = 0;
+    std::FILE* const opened = std::fopen(path.c_str(), "rbe");
+    if (opened == nullptr) fail_reading(path, std::strerror(errno));
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(opened, &std::fclose);
+    std::string text;
+    std::array<char, 1 << 16> piece{};
+    while (const std::size_t count = std::fread(piece.data(), 1, piece.size(), file.get())) {
+        text.append(piece.data(), count);
+        if (text.size() > kLargestDocument) fail_reading(path, "is larger than 256 MiB, expected a file of stowage");
+    }
+    if (std::ferror(file.get()) != 0) fail_reading(path, fmt::format("reading it failed: {}", std::strerror(errno)));
+    return text;
+}
+
+/// Writing a document follows its nesting, so what nests without end is kept out.
+Json parsed(const std::filesystem::path& path) {
+    return Json::parse(read_text(path), [&](int depth, Json::parse_event_t, Json&) {
+        if (depth > kDeepest) fail_reading(path, fmt::format("found more than {} levels of nesting", kDeepest));
+        return true;
+    });
 }
 
 std::string writer_of(std::string_view schema) {
@@ -45,6 +73,8 @@ void fail_document(const std::string& file, std::string_view reason) {
 }
 
 bool looks_like_json(const std::filesystem::path& path) {
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored)) return false;
     std::ifstream file(path, std::ios::binary);
     for (char letter = 0; file.get(letter);)
         if (std::isspace(static_cast<unsigned char>(letter)) == 0) return letter == '{';
@@ -54,7 +84,7 @@ bool looks_like_json(const std::filesystem::path& path) {
 Json read_document(const std::filesystem::path& path, std::string_view schema) {
     Json document;
     try {
-        document = Json::parse(read_text(path));
+        document = parsed(path);
     } catch (const Json::exception& error) {
         throw types::InputError(fmt::format("{}: error: not JSON: {}\nhint: expected {}, which '{}' writes",
                                             path.string(), error.what(), schema, writer_of(schema)));

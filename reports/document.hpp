@@ -12,8 +12,8 @@ namespace stowage::reports {
 /// Whether a file is one of ours written as JSON (it begins with `{`), rather than a scenario that somebody wrote.
 bool looks_like_json(const std::filesystem::path& path);
 
-/// Reads a file that a verb wrote. Throws: types::InputError if it cannot be read, is not JSON, or its `schema` is not
-/// the one wanted (the message says which verb writes that).
+/// Reads a file that a verb wrote. Throws: types::InputError if it cannot be read, is not JSON, is far larger or deeper
+/// than what a verb writes, or its `schema` is not the one wanted (the message says which verb writes that).
 Json read_document(const std::filesystem::path& path, std::string_view schema);
 
 /// What a plan says about itself: the scenario it carries and the choice it made, ready to be simulated again.
