@@ -37,11 +37,11 @@ constexpr double in_microseconds(Nanoseconds time) { return static_cast<double>(
 constexpr double in_milliseconds(Nanoseconds time) { return static_cast<double>(time.count()) / 1e6; }
 
 /// The time `size` takes at `rate`, rounded up to whole nanoseconds; the one place that rounds bytes to time.
-/// Throws: std::logic_error if the rate is not positive.
+/// Throws: std::logic_error if the rate is not positive; UnsupportedError if it is more than an hour.
 Nanoseconds transfer_time(Bytes size, BytesPerSecond rate);
 
 /// The time `flops` take at `rate`, rounded up to whole nanoseconds.
-/// Throws: std::logic_error if the rate is not positive.
+/// Throws: std::logic_error if the rate is not positive; UnsupportedError if it is more than an hour.
 Nanoseconds compute_time(double flops, FlopsPerSecond rate);
 
 }  // namespace stowage::types

@@ -368,6 +368,22 @@ TEST(Lowering, GivesTheSameProgramTwice) {
         EXPECT_EQ(lines_of(first, stage_of_run), lines_of(second, stage_of_run));
 }
 
+// Without the distributed optimizer every parameter has four tensors, and a rank with all experts of a large model more
+// than the 65,536 that sixteen bits tell apart.
+TEST(Lowering, KeepsApartAnyNumberOfStates) {
+    using State = layers::StateBuffer;
+    constexpr std::size_t kStates = 70'000;
+    auto stage = synthetic_stage(0, 1, 1);
+    stage.states.assign(kStates, {"weights", Bytes{512}, State::What::weights, State::When::setup});
+    const Lowered lowered = lower_stage(stage, 1, {});
+    std::vector<std::uint32_t> slots;
+    for (const auto& issued : tests::expand(lowered.program, RunStage::setup))
+        if (issued.operation.kind == OperationKind::allocate) slots.push_back(issued.operation.slot);
+    std::sort(slots.begin(), slots.end());
+    EXPECT_EQ(slots.size(), kStates);
+    EXPECT_EQ(std::adjacent_find(slots.begin(), slots.end()), slots.end());
+}
+
 // Megatron's pool keeps buffers by shape and type: two layers' equal tensors share a key, tensors of another size do
 // not.
 TEST(Lowering, GivesTensorsOfOneSizeOnePoolKey) {

@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "scenarios/types/error.hpp"
+
 namespace stowage::simulator {
 namespace {
 
@@ -493,6 +495,18 @@ TEST(VirtualDevice, LetsKernelsIgnoreEachOtherWithoutInterference) {
     ASSERT_TRUE(device->drain_all());
     EXPECT_EQ(device.piece(1).end, 1000);
     EXPECT_EQ(device.piece(2).end, 110);
+}
+
+// A piece's rest is counted in 2^-20 ns: more than 2^42 ns, 73 minutes, does not fit 64 bits.
+TEST(VirtualDevice, RefusesWorkThatTakesHours) {
+    constexpr Tick kMinute = 60'000'000'000;
+    Device device;
+    device.kernel(73 * kMinute, 0, 1);
+    EXPECT_TRUE(device->drain_all());
+    EXPECT_EQ(device.piece(1).end, 73 * kMinute);
+    device.kernel(74 * kMinute, 73 * kMinute, 2);
+    EXPECT_THROW(device->drain_all(), types::UnsupportedError);
+    EXPECT_THROW(device.kernel(1, (Tick{1} << 60) + 1, 3), types::UnsupportedError);
 }
 
 }  // namespace
