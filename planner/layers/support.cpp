@@ -1,5 +1,6 @@
 #include "planner/layers/support.hpp"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,8 +45,12 @@ void check_layout(const Scenario& scenario, Missing& missing) {
     missing.when(layout.num_virtual_stages_per_pipeline_rank > 1,
                  setting("num_virtual_stages_per_pipeline_rank", layout.num_virtual_stages_per_pipeline_rank));
     missing.when(!layout.pipeline_model_parallel_layout.empty(), "pipeline_model_parallel_layout");
-    missing.when(!types::layers_per_stage(layout, scenario.model.num_layers),
-                 "a number of layers that the pipeline stages do not divide");
+    const auto counts = types::layers_per_stage(layout, scenario.model.num_layers);
+    missing.when(!counts, "a number of layers that the pipeline stages do not divide");
+    // The first stage has the embedding and the last the head, so these two may have no layer.
+    missing.when(
+        counts && counts->size() > 2 && std::find(counts->begin() + 1, counts->end() - 1, 0) < counts->end() - 1,
+        "a pipeline stage between the first and the last without layers");
 }
 
 void check_shards(const Scenario& scenario, Missing& missing) {

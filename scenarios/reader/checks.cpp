@@ -227,6 +227,14 @@ void check_model(Gathered& gathered, const types::Model& model, const std::strin
     if (read("num_attention_heads") && read("hidden_size") && !given("kv_channels"))
         require_multiple(gathered, path("hidden_size"), "without kv_channels, hidden_size", model.hidden_size,
                          "num_attention_heads", model.num_attention_heads);
+    const bool dense_without_width = has_dense_layers(model) && model.ffn_hidden_size == 0;
+    const bool experts_without_width = model.has_experts() && model.moe_ffn_hidden_size == 0;
+    if (read("hidden_size") && read("ffn_hidden_size") && read("num_experts") && read("moe_layer_freq") &&
+        read("moe_ffn_hidden_size") && (dense_without_width || experts_without_width))
+        report(
+            gathered, path("hidden_size"),
+            "without ffn_hidden_size, hidden_size " + number(model.hidden_size) + " gives an MLP of width 0",
+            "give ffn_hidden_size; with swiglu it is 8/3 of hidden_size by default, rounded down to a multiple of 64");
     if (read("moe_router_topk") && read("num_experts") && model.has_experts() &&
         model.moe_router_topk > model.num_experts)
         report(

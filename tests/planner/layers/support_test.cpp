@@ -51,6 +51,11 @@ TEST(Support, NamesEachFeatureThatIsMissing) {
         {"pipeline_model_parallel_layout", [](Scenario& s) { s.parallel.pipeline_model_parallel_layout = "Et|tL"; }},
         {"layers that the pipeline stages do not divide",
          [](Scenario& s) { s.parallel.pipeline_model_parallel_size = 5; }},
+        {"a pipeline stage between the first and the last without layers",
+         [](Scenario& s) {
+             s.parallel.pipeline_model_parallel_size = 3;
+             s.parallel.decoder_first_pipeline_num_layers = s.model.num_layers;
+         }},
         {"query groups that tensor parallelism does not divide",
          [](Scenario& s) { s.parallel.tensor_model_parallel_size = 3; }},
         {"activation: squared_relu", [](Scenario& s) { s.model.activation = types::Activation::squared_relu; }},
