@@ -13,15 +13,24 @@ std::string rule_set_names() {
     return names;
 }
 
-}  // namespace
-
-types::Bytes parse_size(const std::string& name, const std::string& text) {
+/// Read as the scenario language reads it.
+reader::ScalarValue parse(const std::string& name, const std::string& text, const reader::ScalarKind& kind) {
     reader::Value value;
     value.kind = reader::Value::Kind::scalar;
     value.text = text;
-    const reader::ReadScalar read = reader::read_scalar(value, reader::ScalarKind{reader::SizeRange{}});
-    if (read.value) return std::get<types::Bytes>(*read.value);
+    const reader::ReadScalar read = reader::read_scalar(value, kind);
+    if (read.value) return *read.value;
     throw CommandLineError(name + ": " + read.message + (read.hint.empty() ? "" : "\nhint: " + read.hint));
+}
+
+}  // namespace
+
+types::Bytes parse_size(const std::string& name, const std::string& text) {
+    return std::get<types::Bytes>(parse(name, text, reader::ScalarKind{reader::SizeRange{}}));
+}
+
+double parse_seconds(const std::string& name, const std::string& text) {
+    return std::get<double>(parse(name, text, reader::ScalarKind{reader::NumberRange{}}));
 }
 
 void Overrides::apply(types::Scenario& scenario) const {

@@ -10,6 +10,9 @@ namespace stowage::cli {
 /// `80GiB` of option `name`. Throws: CommandLineError.
 types::Bytes parse_size(const std::string& name, const std::string& text);
 
+/// `2.5` of option `name`. Throws: CommandLineError.
+double parse_seconds(const std::string& name, const std::string& text);
+
 /// What a command line may override of a scenario file. Throws: CommandLineError.
 struct Overrides {
     std::optional<std::string> device_memory;

@@ -1,3 +1,6 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -62,6 +65,12 @@ int run(int argc, char** argv) {
     return static_cast<int>(chosen());
 }
 
+/// A file that is opened while one of the three is closed would take its number, and get what is printed.
+void occupy_standard_files() {
+    for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+        if (fcntl(descriptor, F_GETFD) < 0) (void)open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int fail(const char* message, ExitCode code) {
     std::fputs(message, stderr);
     std::fputc('\n', stderr);
@@ -72,6 +81,7 @@ int fail(const char* message, ExitCode code) {
 
 /// The only place that catches everything.
 int main(int argc, char** argv) {
+    occupy_standard_files();
     try {
         return run(argc, argv);
     } catch (const stowage::types::InputError& error) {

@@ -2,14 +2,37 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "reports/trace.hpp"
 
 namespace stowage::cli {
 
-Outputs::Outputs(const CommonOptions& common, const std::optional<std::string>& document,
+namespace {
+
+/// Links followed, whether or not the file is there.
+bool same_file(const std::string& left, const std::string& right) {
+    std::error_code failed;
+    const auto one = std::filesystem::weakly_canonical(left, failed);
+    const auto other = std::filesystem::weakly_canonical(right, failed);
+    return failed ? left == right : one == other;
+}
+
+}  // namespace
+
+void refuse_to_replace(const std::string& input, const std::string& option, const std::string& output) {
+    if (output.empty()) throw CommandLineError(option + ": found no name, expected a file to write");
+    if (same_file(input, output)) throw CommandLineError(option + " would replace the file that is read: " + output);
+}
+
+Outputs::Outputs(const CommonOptions& common, const std::string& input, const std::optional<std::string>& document,
                  const std::optional<std::string>& trace)
     : common_(common), document_path_(document), trace_path_(trace) {
-    if (document && trace && *document == *trace) throw CommandLineError("--out and --trace name the same file");
+    if (document) refuse_to_replace(input, "--out", *document);
+    if (trace) refuse_to_replace(input, "--trace", *trace);
+    if (document && trace && same_file(*document, *trace))
+        throw CommandLineError("--out and --trace name the same file");
     if (document) document_.emplace(*document);
     if (trace) trace_.emplace(*trace);
 }

@@ -10,12 +10,16 @@
 
 namespace stowage::cli {
 
+/// Throws: CommandLineError if `output`, the value of `option`, is the file that the verb read.
+void refuse_to_replace(const std::string& input, const std::string& option, const std::string& output);
+
 /// The files that a verb was asked to write. Opened before the work begins, so that a place that cannot be written is
 /// told at once, and put in place when they are whole.
 class Outputs {
 public:
-    /// Throws: types::InputError if a file cannot be made; CommandLineError if both are the same.
-    Outputs(const CommonOptions& common, const std::optional<std::string>& document,
+    /// `input` is the file that the verb read. Throws: types::InputError if a file cannot be made; CommandLineError if
+    /// two of the three are the same.
+    Outputs(const CommonOptions& common, const std::string& input, const std::optional<std::string>& document,
             const std::optional<std::string>& trace);
 
     void write_document(const reports::Json& document);

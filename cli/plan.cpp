@@ -15,7 +15,7 @@ struct PlanOptions {
     CommonOptions common;
     std::string scenario;
     Overrides overrides;
-    std::optional<double> time_limit;
+    std::optional<std::string> time_limit;
     std::optional<std::string> out;
     std::optional<std::string> trace;
     std::string space = "megatron";
@@ -42,12 +42,12 @@ void refuse_what_is_not_here(const PlanOptions& options) {
 
 types::ExitCode run_plan(const PlanOptions& options) {
     refuse_what_is_not_here(options);
+    search::SearchOptions search_options;
+    if (options.time_limit) search_options.time_limit_seconds = parse_seconds("--time-limit", *options.time_limit);
     types::Scenario scenario = reader::read_scenario(options.scenario);
     options.overrides.apply(scenario);
-    Outputs outputs(options.common, options.out, options.trace);
+    Outputs outputs(options.common, options.scenario, options.out, options.trace);
     const search::Job job = search::prepare(std::move(scenario));
-    search::SearchOptions search_options;
-    search_options.time_limit_seconds = options.time_limit;
     const search::Plan plan = search::make_plan(job, search_options);
 
     const reports::Json document = reports::plan_json(job, plan);
@@ -80,7 +80,6 @@ void add_plan_command(CLI::App& app, Run& chosen) {
     verb->add_option("--rules", options->overrides.rules, "Megatron-LM's version in place of the scenario's")
         ->type_name("RULES");
     verb->add_option("--time-limit", options->time_limit, "stop the search after so many seconds")
-        ->check(CLI::NonNegativeNumber)
         ->type_name("SECONDS");
     verb->add_option("--space", options->space, "megatron: what Megatron's flags express; free: not in this version")
         ->type_name("SPACE");

@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "cli/outputs.hpp"
 #include "cli/verb.hpp"
 #include "reports/document.hpp"
 #include "reports/output_file.hpp"
@@ -33,6 +34,7 @@ types::ExitCode run_report(const ReportOptions& options) {
         throw CommandLineError("--format " + options.format + " is not in this version; text, csv and json are");
     if (!options.measurements.empty())
         throw CommandLineError("a plan beside measurements is not in this version; give the plan alone");
+    if (options.out) refuse_to_replace(options.plan, "--out", *options.out);
     const std::string text = render(options);
     if (options.out) {
         reports::write_file(*options.out, text);

@@ -3,6 +3,7 @@
 #include "cli/inputs.hpp"
 #include "cli/outputs.hpp"
 #include "cli/verb.hpp"
+#include "planner/rules/legality.hpp"
 #include "reports/document.hpp"
 #include "reports/plan_json.hpp"
 #include "reports/plan_text.hpp"
@@ -47,11 +48,21 @@ Simulated from_plan(const std::string& path) {
     return {std::move(planned.scenario), *planned.choice};
 }
 
+/// Megatron would not start with it, and some values have no meaning to simulate. Hazards run.
+void refuse_illegal(const Simulated& simulated) {
+    for (const rules::Finding& finding : rules::check(simulated.scenario, simulated.choice))
+        if (finding.severity == rules::Severity::illegal)
+            throw types::Error(types::ExitCode::no, "Megatron refuses this policy: " + finding.message + " (" +
+                                                        std::string(finding.rule) +
+                                                        ")\nhint: " + finding.nearest_legal);
+}
+
 types::ExitCode run_simulate(const SimulateOptions& options) {
     Simulated simulated =
         reports::looks_like_json(options.input) ? from_plan(options.input) : from_scenario(options.input);
     options.overrides.apply(simulated.scenario);
-    Outputs outputs(options.common, options.out, options.trace);
+    refuse_illegal(simulated);
+    Outputs outputs(options.common, options.input, options.out, options.trace);
     const search::Job job = search::prepare(std::move(simulated.scenario));
     const search::Outcome outcome = search::evaluate(job, simulated.choice);
     const reports::Json document = reports::simulation_json(job, outcome);

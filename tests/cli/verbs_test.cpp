@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/command.hpp"
@@ -289,6 +290,76 @@ TEST(Simulate, RunsAScenariosOwnValues) {
     const json simulation = json::parse(stowage("simulate --json " + scenario).out);
     EXPECT_EQ(simulation.at("choice").at("offload_modules"), json::parse(R"(["qkv_linear", "core_attn"])"));
     EXPECT_EQ(simulation.at("choice").at("activation_offload_fraction"), 0.5);
+}
+
+TEST(Simulate, RefusesWhatMegatronRefuses) {
+    const TemporaryFolder folder;
+    for (const char* values : {"{offload_modules: [core_attn], activation_offload_fraction: 1.5}",
+                               "{offload_modules: [core_attn], activation_offload_fraction: -0.5}",
+                               "{offload_modules: [core_attn], min_offloaded_tensor_size: -1}",
+                               "{offload_modules: [core_attn], delta_offload_bytes_across_pp_ranks: -1}",
+                               "{offload_modules: [attn_proj]}"}) {
+        const std::string scenario = with_offload(folder, values);
+        const CommandResult result = stowage("simulate --json " + scenario);
+        EXPECT_EQ(result.code, 4) << values;
+        EXPECT_EQ(result.out, "") << values;
+        EXPECT_EQ(result.error.find("stowage: error: Megatron refuses this policy: "), 0U) << result.error;
+        EXPECT_NE(result.error.find("\nhint: "), std::string::npos) << result.error;
+        EXPECT_EQ(stowage("check --quiet " + scenario).code, 4) << values;
+        EXPECT_EQ(stowage("plan --quiet " + scenario).code, 4) << values;
+    }
+}
+
+TEST(Simulate, OfSizesWithoutMeasureIsTheFilesFault) {
+    const TemporaryFolder folder;
+    const std::string path = with_offload(folder, "{offload_modules: []}");
+    std::string text = file_text(path);
+    text.replace(text.find("seq_length: 4096"), 16, "seq_length: 100000000");
+    support::write_text(path, text);
+    const CommandResult result = stowage("simulate " + path);
+    EXPECT_EQ(result.code, 3);
+    EXPECT_EQ(result.error.find("stowage: error: one operation would take more than an hour: "), 0U) << result.error;
+}
+
+TEST(Command, NeverReplacesWhatItReads) {
+    const TemporaryFolder folder;
+    const std::string scenario = with_offload(folder, "{offload_modules: [core_attn]}");
+    const std::string text = file_text(scenario);
+    const std::string other_name = folder.path().string() + "/./s.yaml";
+    std::filesystem::create_symlink(scenario, folder / "link");
+    for (const std::string& output : {scenario, other_name, (folder / "link").string(), std::string("''")}) {
+        for (const char* verb : {"plan", "simulate"}) {
+            for (const char* option : {" --out=", " --trace="}) {
+                EXPECT_EQ(stowage(verb + (" " + scenario) + option + output).code, 2) << verb << option << output;
+                EXPECT_EQ(file_text(scenario), text);
+            }
+        }
+    }
+    const std::string out = (folder / "a").string();
+    EXPECT_EQ(stowage("plan " + scenario + " --out " + out + " --trace " + folder.path().string() + "/./a").code, 2);
+    EXPECT_EQ(stowage("report " + scenario + " --out " + other_name).code, 2);
+    EXPECT_EQ(folder.listing().find(".partial"), std::string::npos);
+}
+
+TEST(Command, KeepsItsFilesWholeWhenStandardStreamsAreClosed) {
+    const TemporaryFolder folder;
+    const std::string out = (folder / "p.json").string();
+    const std::string trace = (folder / "t.json").string();
+    EXPECT_EQ(stowage("plan " + kTight + " --out " + out + " --trace " + trace + " >&- 2>&- <&-; exit $?; true").code,
+              3);
+    EXPECT_EQ(json::parse(file_text(out)).at("verdict"), "plan");
+    EXPECT_TRUE(json::parse(file_text(trace)).contains("traceEvents"));
+}
+
+TEST(Command, SaysWhatIsWrongWithATimeLimit) {
+    for (const char* seconds : {"-1", "nan", "inf", "soon", "0x1"}) {
+        const CommandResult result = stowage("plan " + kSmall + " --time-limit=" + seconds);
+        EXPECT_EQ(result.code, 2) << seconds;
+        EXPECT_EQ(result.error.find(std::string("stowage: error: --time-limit: found '") + seconds + "', expected "),
+                  0U)
+            << result.error;
+    }
+    EXPECT_EQ(stowage("plan --quiet " + kSmall + " --time-limit 1.5").code, 0);
 }
 
 TEST(Schema, IsJsonSchemaOfEachKind) {
