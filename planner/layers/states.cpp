@@ -94,6 +94,14 @@ void add_dummy_gradients(States& states, const std::vector<Parameter>& parameter
     }
 }
 
+/// Megatron caches what the rotary embedding returns: the angle of every position and channel, fp32, on every stage.
+/// Source: Megatron-LM, core/models/common/embeddings/rotary_pos_embedding.py (forward is an lru_cache).
+void add_rotary_angles(States& states, const Scenario& scenario, const Dimensions& dim) {
+    if (scenario.model.position_embedding_type != types::PositionEmbedding::rope) return;
+    states.add("rotary frequencies", 4 * (dim.head_size / 2), What::workspace);
+    states.add("rotary angles", 4 * dim.sequence * dim.head_size, What::workspace);
+}
+
 /// Values that parallelism keeps between steps.
 void add_leftovers(States& states, const Scenario& scenario, const Dimensions& dim, std::int64_t rank, bool last) {
     // Megatron's global memory buffer holds the output layer's gathered input; it only grows and is never freed.
@@ -149,6 +157,7 @@ std::vector<StateBuffer> rank_states(const Scenario& scenario, const Dimensions&
         add_separate_tensors(states, parameters, buffers);
     add_library_workspaces(states, scenario, last);
     add_dummy_gradients(states, parameters, output_weight(scenario) == OutputWeight::shared);
+    add_rotary_angles(states, scenario, dimensions);
     add_leftovers(states, scenario, dimensions, pipeline_rank, last);
     return states.take();
 }

@@ -76,6 +76,18 @@ TEST(States, ALaterStageKeepsWhatItReceivedLast) {
     EXPECT_EQ(named(build_megatron_stage(scenario, 0), "received"), Bytes{0});
 }
 
+// 4096 positions of 128 channels in fp32, and 64 frequencies; every stage has its own.
+TEST(States, EveryStageCachesTheAnglesOfTheRotaryEmbedding) {
+    Scenario scenario = llama3_70b();
+    scenario.parallel.pipeline_model_parallel_size = 4;
+    for (const std::int64_t rank : {0, 3}) {
+        const StageLayers stage = build_megatron_stage(scenario, rank);
+        EXPECT_EQ(named(stage, "rotary angles"), Bytes{4096 * 128 * 4});
+        EXPECT_EQ(named(stage, "rotary frequencies"), Bytes{64 * 4});
+    }
+    EXPECT_EQ(named(build_megatron_stage(small_gpt(), 0), "rotary"), Bytes{0});
+}
+
 // Megatron's te_8experts2parallel with grouped GEMM on H100: TP2 EP2 with experts split by 2, dp 4, edp 2, no biases:
 // dense 19,801,088 and expert 50,331,648 parameters; the global memory buffer 8192 * 512 * 2.
 TEST(States, DenseAndExpertParametersAreShardedOverTheirOwnReplicas) {
