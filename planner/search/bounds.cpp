@@ -151,7 +151,9 @@ std::vector<Bytes> least_peaks(const Job& job, const Outcome& nothing, const Fla
         const Bytes per_microbatch = flagged.freed[rank] + slack_of(stage);
         const Bytes states{std::ssize(stage.states) * kBlockSlack.count};
         const Bytes granted = Bytes{in_flight * per_microbatch.count} + states;
-        peaks.push_back(std::max(nothing.ranks[rank].steady_peak_allocated - granted, Bytes{0}));
+        // Whatever moves, the states stay.
+        peaks.push_back(
+            std::max(nothing.ranks[rank].steady_peak_allocated - granted, nothing.ranks[rank].static_bytes));
     }
     return peaks;
 }
