@@ -54,6 +54,8 @@ std::string outcome_lines(const Json& predicted, const Json& ranks, const Json& 
 std::string headline(const Json& plan) {
     const std::string name = text(plan, "scenario_name");
     const std::string verdict = text(plan, "verdict");
+    if (verdict == "infeasible" && bytes(plan.at("certificate"), "candidates") == 0)
+        return name + ": infeasible, it does not fit as it is and the scenario leaves no legal choice\n\n";
     if (verdict == "infeasible") return name + ": infeasible, no choice of modules and fraction fits\n\n";
     if (verdict == "nothing_to_do") return name + ": nothing to do, it fits without offloading\n\n";
     return name + ": offload " + choice_words(plan.at("choice")) + "\n\n";

@@ -132,6 +132,22 @@ TEST(Plan, AnswersNoWithFourWhenNothingFits) {
     EXPECT_NE(plan.at("limited_by").get<std::string>(), "");
 }
 
+TEST(Plan, SaysThatNoChoiceIsLegalWhereNoneWasTried) {
+    std::string scenario = support::file_text(STOWAGE_SOURCE_DIR "/tests/data/small.yaml");
+    const std::string setting = "env: {NVTE_CPU_OFFLOAD_V1: 1}\n";  // rule O17: without it Megatron offloads nothing
+    ASSERT_NE(scenario.find(setting), std::string::npos);
+    scenario.erase(scenario.find(setting), setting.size());
+    const TemporaryFolder folder;
+    const std::string path = (folder / "plain.yaml").string();
+    support::write_text(path, scenario);
+    const CommandResult result = stowage("plan " + path + " --device-memory 3.2GiB");
+    EXPECT_EQ(result.code, 4);
+    EXPECT_TRUE(
+        result.out.starts_with("plain: infeasible, it does not fit as it is and the scenario leaves no legal choice\n"))
+        << result.out;
+    EXPECT_NE(result.out.find("nearest: Set NVTE_CPU_OFFLOAD_V1 to 1 in env."), std::string::npos) << result.out;
+}
+
 TEST(Plan, OfTheSameInputIsTheSameBytes) {
     const TemporaryFolder folder;
     for (const char* name : {"one", "two"})
