@@ -84,7 +84,7 @@ TEST(ClosedForms, RanksHoldTheMicrobatchesFromThemToTheEndOfThePipeline) {
 // ---------------------------------------------------------------------------------------------------------------
 // copies
 
-/// The copy times of one H200 (docs/measurements): size in KiB, out and back in nanoseconds.
+/// The copy times of one H200 (scenarios/hardware/h200-8gpu.yaml): size in KiB, out and back in nanoseconds.
 struct TablePoint {
     std::int64_t kib;
     Nanoseconds out, back;
