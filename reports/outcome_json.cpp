@@ -10,12 +10,16 @@ std::int64_t ranks_per_stage(const search::Job& job) {
     return layout.world_size() / layout.pipeline_model_parallel_size;
 }
 
+std::int64_t number(types::Bytes bytes) { return bytes.count; }
+std::int64_t number(std::int64_t count) { return count; }
+
 /// Of the chosen modules, and of any other that moved something.
-Json bytes_by_module(const std::array<types::Bytes, types::kModuleCount>& bytes, types::ModuleSet chosen) {
+template <class Value>
+Json by_module(const std::array<Value, types::kModuleCount>& values, types::ModuleSet chosen) {
     Json json = Json::object();
     for (const auto& [module, name] : types::enum_names<types::Module>()) {
-        const types::Bytes moved = bytes[static_cast<std::size_t>(module)];
-        if (chosen.contains(module) || moved.count > 0) json[std::string(name)] = moved.count;
+        const std::int64_t value = number(values[static_cast<std::size_t>(module)]);
+        if (chosen.contains(module) || value > 0) json[std::string(name)] = value;
     }
     return json;
 }
@@ -36,8 +40,10 @@ Json rank_json(const search::RankOutcome& rank, std::int64_t per_stage, types::M
     json["first_iteration"] = peaks_json(rank.record_peak_allocated, rank.record_peak_reserved);
     json["later_iterations"] = peaks_json(rank.steady_peak_allocated, rank.steady_peak_reserved);
     json["pinned_host_bytes"] = rank.pinned_host.count;
-    json["offloaded_bytes"] = bytes_by_module(rank.offloaded.bytes, chosen);
-    json["megatron_summary_bytes"] = bytes_by_module(rank.offloaded.table, chosen);
+    json["offloaded_bytes"] = by_module(rank.offloaded.bytes, chosen);
+    json["offloaded_groups"] = by_module(rank.offloaded.groups, chosen);
+    json["eligible_groups"] = rank.offloaded.eligible_groups;
+    json["megatron_summary_bytes"] = by_module(rank.offloaded.table, chosen);
     json["step_time_us"] = file_microseconds(rank.step_time);
     json["main_stream_busy_us"] = file_microseconds(rank.compute);
     json["exposed_copy_us"] = file_microseconds(rank.exposed_copy);

@@ -1,6 +1,7 @@
 #include "reports/plan_json.hpp"
 
 #include "planner/layers/inventory.hpp"
+#include "planner/search/candidates.hpp"
 #include "planner/search/search.hpp"
 #include "reports/inventory_json.hpp"
 #include "reports/megatron_flags.hpp"
@@ -118,6 +119,7 @@ Json simulation_json(const search::Job& job, const search::Outcome& outcome) {
     json["fits"] = search::fits(job, outcome);
     json["ranks"] = ranks_json(job, outcome);
     json["limits"] = limits_json(job.scenario.device_memory_limit(), job.scenario.host_memory_limit());
+    json["notes"] = search::filtered_modules(job, outcome.choice.modules);
     json["job"] = model_summary_json(job.scenario);
     json["scenario"] = scenario_json(job.scenario);
     return json;

@@ -195,7 +195,7 @@ std::string simulation_text(const Json& simulation) {
     if (predicted.at("step_time_us").is_null()) return report + labelled("stops", text(predicted, "stops_with"));
     report += outcome_lines(predicted, simulation.at("ranks"), simulation.at("limits")) + "\n";
     return report + flags_section(simulation.at("megatron_flags")) +
-           ranks_section(simulation.at("ranks"), device_limit(simulation));
+           ranks_section(simulation.at("ranks"), device_limit(simulation)) + notes_section(simulation);
 }
 
 }  // namespace stowage::reports

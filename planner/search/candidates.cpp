@@ -60,14 +60,14 @@ bool already_told(const std::vector<Rejection>& rejections, types::ModuleSet mod
     });
 }
 
-void note_modules_without_site(const Job& job, CandidateSpace& space) {
-    const types::ModuleSet present = modules_with_sites(job, 0);
-    const types::ModuleSet movable = modules_with_sites(job, job.scenario.offload.min_offloaded_tensor_size);
-    for (const types::Module module : present.list()) {
-        if (!movable.contains(module))
-            space.notes.push_back(fmt::format("{}: every tensor is below min_offloaded_tensor_size ({} elements)",
-                                              types::name_of(module), job.scenario.offload.min_offloaded_tensor_size));
-    }
+/// Elements of the largest tensor that the module's groups save anywhere.
+std::int64_t largest_tensor(const Job& job, types::Module module) {
+    std::int64_t largest = 0;
+    for (const layers::StageLayers& stage : job.stages)
+        for (const std::size_t script : stage.order)
+            for (const layers::SavedTensor& saved : stage.scripts[script].saved)
+                if (saved.group == module) largest = std::max(largest, saved.elements());
+    return largest;
 }
 
 }  // namespace
@@ -81,6 +81,20 @@ types::ModuleSet modules_with_sites(const Job& job, std::int64_t min_elements) {
     return modules;
 }
 
+std::vector<std::string> filtered_modules(const Job& job, types::ModuleSet modules) {
+    const std::int64_t minimum = job.scenario.offload.min_offloaded_tensor_size;
+    const types::ModuleSet movable = modules_with_sites(job, minimum);
+    std::vector<std::string> notes;
+    for (const types::Module module : modules.list()) {
+        const std::int64_t largest = largest_tensor(job, module);
+        if (largest > 0 && !movable.contains(module))
+            notes.push_back(
+                fmt::format("{}: every tensor is below min_offloaded_tensor_size ({} elements), the largest has {}",
+                            types::name_of(module), minimum, largest));
+    }
+    return notes;
+}
+
 OffloadChoice make_choice(const Job& job, types::ModuleSet modules, double fraction) {
     const types::Offload& offload = job.scenario.offload;
     return {modules, fraction, offload.min_offloaded_tensor_size, offload.delta_offload_bytes_across_pp_ranks};
@@ -88,7 +102,7 @@ OffloadChoice make_choice(const Job& job, types::ModuleSet modules, double fract
 
 CandidateSpace enumerate(const Job& job) {
     CandidateSpace space;
-    note_modules_without_site(job, space);
+    space.notes = filtered_modules(job, modules_with_sites(job, 0));
     std::set<std::string> seen;
     std::vector<std::pair<std::int64_t, OffloadChoice>> found;
     const bool asked_for = job.scenario.offload.offload_modules && !job.scenario.offload.offload_modules->empty();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "planner/search/job.hpp"
@@ -22,6 +23,9 @@ CandidateSpace enumerate(const Job& job);
 
 /// The modules that have an offload site with something to move in some layer of some stage.
 types::ModuleSet modules_with_sites(const Job& job, std::int64_t min_elements);
+
+/// A line for each of `modules` that saves tensors, every one of them below the scenario's size filter.
+std::vector<std::string> filtered_modules(const Job& job, types::ModuleSet modules);
 
 /// A choice with the scenario's other knobs.
 OffloadChoice make_choice(const Job& job, types::ModuleSet modules, double fraction);
