@@ -1,6 +1,7 @@
 #include "cli/inputs.hpp"
 
 #include "cli/verb.hpp"
+#include "planner/layers/support.hpp"
 #include "scenarios/reader/scalars.hpp"
 
 namespace stowage::cli {
@@ -40,6 +41,16 @@ void Overrides::apply(types::Scenario& scenario) const {
     const auto named = types::parse_name<types::RuleSet>(*rules);
     if (!named) throw CommandLineError("--rules: found '" + *rules + "', expected one of " + rule_set_names());
     scenario.rules = *named;
+}
+
+void require_plannable(const reader::LoadedScenario& loaded) {
+    std::string text;
+    for (const layers::Unsupported& unsupported : layers::unsupported_features(loaded.scenario)) {
+        if (!text.empty()) text += '\n';
+        text += loaded.where.describe(unsupported.path, "this version cannot plan " + unsupported.feature,
+                                      unsupported.hint);
+    }
+    if (!text.empty()) throw types::InputError(text);
 }
 
 }  // namespace stowage::cli

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "scenarios/reader/scenario_reader.hpp"
 #include "scenarios/types/scenario.hpp"
 
 namespace stowage::cli {
@@ -21,5 +22,9 @@ struct Overrides {
 
     void apply(types::Scenario& scenario) const;
 };
+
+/// Throws: types::InputError with everything in the scenario that this version cannot plan, each at its place in
+/// the file.
+void require_plannable(const reader::LoadedScenario& loaded);
 
 }  // namespace stowage::cli

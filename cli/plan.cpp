@@ -44,10 +44,11 @@ types::ExitCode run_plan(const PlanOptions& options) {
     refuse_what_is_not_here(options);
     search::SearchOptions search_options;
     if (options.time_limit) search_options.time_limit_seconds = parse_seconds("--time-limit", *options.time_limit);
-    types::Scenario scenario = reader::read_scenario(options.scenario);
-    options.overrides.apply(scenario);
+    reader::LoadedScenario loaded = reader::load_scenario(options.scenario);
+    options.overrides.apply(loaded.scenario);
+    require_plannable(loaded);
     Outputs outputs(options.common, options.scenario, options.out, options.trace);
-    const search::Job job = search::prepare(std::move(scenario));
+    const search::Job job = search::prepare(std::move(loaded.scenario));
     const search::Plan plan = search::make_plan(job, search_options);
 
     const reports::Json document = reports::plan_json(job, plan);

@@ -28,6 +28,7 @@ struct Simulated {
 /// A scenario's own values; what is `auto` is not one policy.
 Simulated from_scenario(const std::string& path) {
     reader::LoadedScenario loaded = reader::load_scenario(path);
+    require_plannable(loaded);
     const types::Offload& offload = loaded.scenario.offload;
     const std::string hint = "simulate runs one policy; give a value here, or let 'stowage plan' choose";
     if (!offload.offload_modules)

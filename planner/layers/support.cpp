@@ -12,20 +12,19 @@ namespace {
 
 using types::Scenario;
 
+constexpr const char* kTensor = "parallel.tensor_model_parallel_size";
+constexpr const char* kExpert = "parallel.expert_model_parallel_size";
+constexpr const char* kDivide = "choose a size that divides";
+
 class Missing {
 public:
-    void when(bool condition, std::string feature) {
-        if (condition) features_.push_back(std::move(feature));
+    void when(bool condition, std::string path, std::string feature, std::string hint) {
+        if (condition) features_.push_back({std::move(path), std::move(feature), std::move(hint)});
     }
-    void report() const {
-        if (features_.empty()) return;
-        std::string text = "not supported by the layers of implementation megatron:";
-        for (const std::string& feature : features_) text += "\n  - " + feature;
-        throw types::UnsupportedError(text);
-    }
+    std::vector<Unsupported> take() { return std::move(features_); }
 
 private:
-    std::vector<std::string> features_;
+    std::vector<Unsupported> features_;
 };
 
 template <class Enum>
@@ -41,84 +40,113 @@ bool divides(std::int64_t part, std::int64_t whole) { return part > 0 && whole %
 
 void check_layout(const Scenario& scenario, Missing& missing) {
     const types::ParallelLayout& layout = scenario.parallel;
-    missing.when(layout.context_parallel_size > 1, setting("context_parallel_size", layout.context_parallel_size));
-    missing.when(layout.num_virtual_stages_per_pipeline_rank > 1,
-                 setting("num_virtual_stages_per_pipeline_rank", layout.num_virtual_stages_per_pipeline_rank));
-    missing.when(!layout.pipeline_model_parallel_layout.empty(), "pipeline_model_parallel_layout");
+    missing.when(layout.context_parallel_size > 1, "parallel.context_parallel_size",
+                 setting("context_parallel_size", layout.context_parallel_size), "set it to 1");
+    missing.when(layout.num_virtual_stages_per_pipeline_rank > 1, "parallel.num_virtual_stages_per_pipeline_rank",
+                 setting("num_virtual_stages_per_pipeline_rank", layout.num_virtual_stages_per_pipeline_rank),
+                 "set it to 1: plain 1F1B is planned");
+    missing.when(
+        !layout.pipeline_model_parallel_layout.empty(), "parallel.pipeline_model_parallel_layout",
+        "pipeline_model_parallel_layout",
+        "leave it out; decoder_first_pipeline_num_layers and decoder_last_pipeline_num_layers make uneven stages");
     const auto counts = types::layers_per_stage(layout, scenario.model.num_layers);
-    missing.when(!counts, "a number of layers that the pipeline stages do not divide");
+    missing.when(!counts, "parallel.pipeline_model_parallel_size",
+                 "a number of layers that the pipeline stages do not divide",
+                 "choose a size that divides num_layers, or give the first and last stage");
     // The first stage has the embedding and the last the head, so these two may have no layer.
     missing.when(
         counts && counts->size() > 2 && std::find(counts->begin() + 1, counts->end() - 1, 0) < counts->end() - 1,
-        "a pipeline stage between the first and the last without layers");
+        "parallel.pipeline_model_parallel_size", "a pipeline stage between the first and the last without layers",
+        "use fewer stages, or fewer layers on the first and last");
 }
 
 void check_shards(const Scenario& scenario, Missing& missing) {
     const types::Model& model = scenario.model;
     const std::int64_t tensor = scenario.parallel.tensor_model_parallel_size;
-    missing.when(!divides(tensor, model.num_attention_heads),
-                 "attention heads that tensor parallelism does not divide");
-    missing.when(!divides(tensor, model.num_query_groups), "query groups that tensor parallelism does not divide");
+    missing.when(!divides(tensor, model.num_attention_heads), kTensor,
+                 "attention heads that tensor parallelism does not divide", kDivide);
+    missing.when(!divides(tensor, model.num_query_groups), kTensor,
+                 "query groups that tensor parallelism does not divide", kDivide);
     missing.when(!divides(tensor, model.ffn_hidden_size) && !(model.has_experts() && model.moe_layer_freq.empty()),
-                 "a feed-forward width that tensor parallelism does not divide");
-    missing.when(!divides(scenario.parallel.sequence_shards(), scenario.batch.seq_length),
-                 "a sequence that sequence parallelism does not divide");
+                 kTensor, "a feed-forward width that tensor parallelism does not divide", kDivide);
+    missing.when(!divides(scenario.parallel.sequence_shards(), scenario.batch.seq_length), "batch.seq_length",
+                 "a sequence that sequence parallelism does not divide",
+                 "choose a multiple of tensor_model_parallel_size");
 }
 
 void check_model(const Scenario& scenario, Missing& missing) {
     const types::Model& model = scenario.model;
-    missing.when(model.activation == types::Activation::squared_relu, setting("activation", model.activation));
-    missing.when(scenario.precision != types::Precision::bf16, setting("precision", scenario.precision));
+    missing.when(model.activation == types::Activation::squared_relu, "model.squared_relu",
+                 setting("activation", model.activation), "swiglu and GELU are there");
+    missing.when(scenario.precision != types::Precision::bf16, "precision", setting("precision", scenario.precision),
+                 "use bf16");
     const auto fused = scenario.env.find("NVTE_FUSED_ATTN");
-    missing.when(fused != scenario.env.end() && fused->second == "0",
-                 "attention other than cuDNN's (NVTE_FUSED_ATTN=0)");
+    missing.when(fused != scenario.env.end() && fused->second == "0", "env.NVTE_FUSED_ATTN",
+                 "attention other than cuDNN's (NVTE_FUSED_ATTN=0)", "leave the variable out");
 }
 
 void check_experts(const Scenario& scenario, Missing& missing) {
     const types::Model& model = scenario.model;
     if (!model.has_experts()) {
-        missing.when(scenario.parallel.expert_model_parallel_size > 1, "expert parallelism of a model without experts");
+        missing.when(scenario.parallel.expert_model_parallel_size > 1, kExpert,
+                     "expert parallelism of a model without experts", "set it to 1");
         return;
     }
     const types::ParallelLayout& layout = scenario.parallel;
-    missing.when(model.moe_shared_expert_intermediate_size > 0, "shared experts");
-    missing.when(model.add_bias_linear, "biases in the linears of experts");
-    missing.when(scenario.batch.routing == types::Routing::recorded, "routing: recorded");
-    missing.when(layout.tensor_model_parallel_size > 1 && !layout.sequence_parallel,
-                 "experts under tensor parallelism without sequence parallelism");
-    missing.when(!divides(layout.expert_model_parallel_size, model.num_experts),
-                 "experts that expert parallelism does not divide");
+    missing.when(model.moe_shared_expert_intermediate_size > 0, "model.moe_shared_expert_intermediate_size",
+                 "shared experts", "only models without them are planned");
+    missing.when(model.add_bias_linear, "model.add_bias_linear", "biases in the linears of experts", "set it to false");
+    missing.when(scenario.batch.routing == types::Routing::recorded, "batch.routing", "routing: recorded",
+                 "use balanced, or skewed with routing_skew");
+    missing.when(layout.tensor_model_parallel_size > 1 && !layout.sequence_parallel, "parallel.sequence_parallel",
+                 "experts under tensor parallelism without sequence parallelism",
+                 "set sequence_parallel to true, as Megatron demands");
+    missing.when(!divides(layout.expert_model_parallel_size, model.num_experts), kExpert,
+                 "experts that expert parallelism does not divide", kDivide);
     missing.when(!divides(layout.expert_tensor_parallel_size, model.moe_ffn_hidden_size),
-                 "an expert's width that expert tensor parallelism does not divide");
+                 "parallel.expert_tensor_parallel_size",
+                 "an expert's width that expert tensor parallelism does not divide", kDivide);
     const std::int64_t replicas =
         layout.tensor_model_parallel_size * layout.context_parallel_size * layout.data_parallel_size;
-    missing.when(!divides(layout.expert_tensor_parallel_size * layout.expert_model_parallel_size, replicas),
-                 "an expert layout that the ranks of a pipeline stage do not divide");
+    missing.when(!divides(layout.expert_tensor_parallel_size * layout.expert_model_parallel_size, replicas), kExpert,
+                 "an expert layout that the ranks of a pipeline stage do not divide", kDivide);
 }
 
 void check_runtime(const Scenario& scenario, Missing& missing) {
     missing.when(scenario.recompute.recompute_granularity != types::RecomputeGranularity::none,
-                 setting("recompute_granularity", scenario.recompute.recompute_granularity));
-    missing.when(scenario.cuda_graph.cuda_graph_impl != types::CudaGraphImpl::none,
-                 setting("cuda_graph_impl", scenario.cuda_graph.cuda_graph_impl));
-    missing.when(scenario.optimizer.optimizer != types::OptimizerKind::adam,
-                 setting("optimizer", scenario.optimizer.optimizer));
-    missing.when(scenario.optimizer.overlap_grad_reduce, "overlap_grad_reduce");
-    missing.when(scenario.optimizer.overlap_param_gather, "overlap_param_gather");
+                 "recompute.recompute_granularity",
+                 setting("recompute_granularity", scenario.recompute.recompute_granularity), "leave recompute out");
+    missing.when(scenario.cuda_graph.cuda_graph_impl != types::CudaGraphImpl::none, "cuda_graph.cuda_graph_impl",
+                 setting("cuda_graph_impl", scenario.cuda_graph.cuda_graph_impl),
+                 "set it to none: eager execution is planned");
+    missing.when(scenario.optimizer.optimizer != types::OptimizerKind::adam, "optimizer.optimizer",
+                 setting("optimizer", scenario.optimizer.optimizer), "use adam");
+    missing.when(scenario.optimizer.overlap_grad_reduce, "optimizer.overlap_grad_reduce", "overlap_grad_reduce",
+                 "set it to false: gradients are reduced after the last backward");
+    missing.when(scenario.optimizer.overlap_param_gather, "optimizer.overlap_param_gather", "overlap_param_gather",
+                 "set it to false");
 }
 
 }  // namespace
 
-void require_supported(const Scenario& scenario) {
+std::vector<Unsupported> unsupported_features(const Scenario& scenario) {
     Missing missing;
-    missing.when(scenario.implementation != types::Implementation::megatron,
-                 setting("implementation", scenario.implementation));
+    missing.when(scenario.implementation != types::Implementation::megatron, "implementation",
+                 setting("implementation", scenario.implementation), "use megatron");
     check_layout(scenario, missing);
     check_shards(scenario, missing);
     check_model(scenario, missing);
     check_experts(scenario, missing);
     check_runtime(scenario, missing);
-    missing.report();
+    return missing.take();
+}
+
+void require_supported(const Scenario& scenario) {
+    const std::vector<Unsupported> features = unsupported_features(scenario);
+    if (features.empty()) return;
+    std::string text = "not supported by the layers of implementation megatron:";
+    for (const Unsupported& unsupported : features) text += "\n  - " + unsupported.feature;
+    throw types::UnsupportedError(text);
 }
 
 }  // namespace stowage::layers

@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/command.hpp"
@@ -84,6 +86,31 @@ TEST(Command, ShowsTheReadersErrorsAsTheyAre) {
     EXPECT_EQ(stowage("check no-such-file.yaml").code, 3);
     EXPECT_EQ(stowage("simulate no-such-file.yaml").code, 3);
     EXPECT_EQ(stowage("report no-such-file.json").error, "no-such-file.json: error: No such file or directory\n");
+}
+
+TEST(Command, PointsAtEverythingThatItCannotPlanYet) {
+    const TemporaryFolder folder;
+    const std::string path = (folder / "later.yaml").string();
+    std::ifstream small(std::string(STOWAGE_SOURCE_DIR) + "/" + kSmall);
+    std::string text{std::istreambuf_iterator<char>(small), {}};
+    const std::string precision = "precision: bf16";
+    text.replace(text.find(precision), precision.size(), "precision: mxfp8\ncuda_graph: {cuda_graph_impl: local}");
+    support::write_text(path, text);
+    for (const std::string verb : {"plan ", "simulate "}) {
+        const CommandResult result = stowage(verb + path);
+        EXPECT_EQ(result.code, 3);
+        EXPECT_EQ(result.error, path +
+                                    ":14:12: error: precision: this version cannot plan precision: mxfp8\n"
+                                    "  precision: mxfp8\n"
+                                    "             ^\n"
+                                    "hint: use bf16\n" +
+                                    path +
+                                    ":15:31: error: cuda_graph.cuda_graph_impl: this version cannot plan "
+                                    "cuda_graph_impl: local\n"
+                                    "  cuda_graph: {cuda_graph_impl: local}\n"
+                                    "                                ^\n"
+                                    "hint: set it to none: eager execution is planned\n");
+    }
 }
 
 TEST(Command, SaysWhatIsWrongWithASize) {
