@@ -80,6 +80,14 @@ void check_model(const Scenario& scenario, Missing& missing) {
                  setting("activation", model.activation), "swiglu and GELU are there");
     missing.when(scenario.precision != types::Precision::bf16, "precision", setting("precision", scenario.precision),
                  "use bf16");
+    for (const char* variable : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
+        const auto given = scenario.env.find(variable);
+        const bool changes =
+            given != scenario.env.end() && !given->second.empty() && given->second != "expandable_segments:False";
+        missing.when(changes, std::string("env.") + variable,
+                     changes ? "another caching allocator than the default (" + given->second + ")" : "",
+                     "leave the variable out; its default is what the allocator follows");
+    }
     const auto fused = scenario.env.find("NVTE_FUSED_ATTN");
     missing.when(fused != scenario.env.end() && fused->second == "0", "env.NVTE_FUSED_ATTN",
                  "attention other than cuDNN's (NVTE_FUSED_ATTN=0)", "leave the variable out");

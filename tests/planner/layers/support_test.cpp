@@ -60,6 +60,8 @@ TEST(Support, NamesEachFeatureThatIsMissing) {
          [](Scenario& s) { s.parallel.tensor_model_parallel_size = 3; }},
         {"activation: squared_relu", [](Scenario& s) { s.model.activation = types::Activation::squared_relu; }},
         {"attention other than cuDNN's", [](Scenario& s) { s.env.emplace("NVTE_FUSED_ATTN", "0"); }},
+        {"another caching allocator than the default (expandable_segments:True)",
+         [](Scenario& s) { s.env.emplace("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"); }},
         {"shared experts", [](Scenario& s) { s.model.moe_shared_expert_intermediate_size = 64; }},
         {"biases in the linears of experts", [](Scenario& s) { s.model.add_bias_linear = true; }},
         {"routing: recorded", [](Scenario& s) { s.batch.routing = types::Routing::recorded; }},
