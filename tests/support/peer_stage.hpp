@@ -15,6 +15,7 @@
 // the output lives until the end of the microbatch's backward (here: of the loss's).
 
 #include <optional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,9 @@ struct PeerRow {
 
     [[nodiscard]] double mean_step_ms() const;
 };
+
+/// What a test is called that takes a row.
+inline void PrintTo(const PeerRow& row, std::ostream* out) { *out << row.name; }
 
 /// The measured modes, nothing offloaded first.
 std::vector<PeerRow> peer_rows();

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <set>
 #include <string>
 #include <utility>
@@ -93,6 +94,8 @@ struct TraceCase {
     std::string file;
     std::string trace;
 };
+
+void PrintTo(const TraceCase& one, std::ostream* out) { *out << one.file << " " << one.trace; }
 
 std::vector<TraceCase> trace_cases() {
     std::vector<TraceCase> cases;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <ostream>
 #include <random>
 #include <stdexcept>
 #include <vector>
@@ -11,6 +12,15 @@
 #include "tests/support/seed.hpp"
 
 namespace stowage::memory {
+
+/// The name of a test that takes a configuration.
+static void PrintTo(const AllocatorConfig& config, std::ostream* out) {
+    if (config.roundup_power2_divisions > 1)
+        *out << "roundup_power2_divisions:" << config.roundup_power2_divisions;
+    else
+        *out << (config.limits_splitting() ? "max_split_size" : "default");
+}
+
 namespace {
 
 using namespace types::literals;
