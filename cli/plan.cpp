@@ -1,3 +1,8 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
 #include <memory>
 
 #include "cli/inputs.hpp"
@@ -40,6 +45,23 @@ void refuse_what_is_not_here(const PlanOptions& options) {
         throw CommandLineError("--space: found '" + options.space + "', expected megatron or free");
 }
 
+/// One line that rewrites itself, on a terminal only.
+class Progress {
+public:
+    explicit Progress(bool quiet) : shown_(!quiet && isatty(STDERR_FILENO) != 0) {}
+    Progress(const Progress&) = delete;
+    Progress& operator=(const Progress&) = delete;
+    ~Progress() {
+        if (shown_) std::fputs("\r\033[K", stderr);
+    }
+    void operator()(std::int64_t done, std::int64_t all) const {
+        if (shown_) fmt::print(stderr, "\r\033[Kplanning: {} of {} choices", done, all);
+    }
+
+private:
+    bool shown_;
+};
+
 types::ExitCode run_plan(const PlanOptions& options) {
     refuse_what_is_not_here(options);
     search::SearchOptions search_options;
@@ -49,7 +71,11 @@ types::ExitCode run_plan(const PlanOptions& options) {
     require_plannable(loaded);
     Outputs outputs(options.common, options.scenario, options.out, options.trace);
     const search::Job job = search::prepare(std::move(loaded.scenario));
-    const search::Plan plan = search::make_plan(job, search_options);
+    const search::Plan plan = [&] {
+        const Progress progress(options.common.quiet);
+        search_options.progress = std::cref(progress);
+        return search::make_plan(job, search_options);
+    }();
 
     const reports::Json document = reports::plan_json(job, plan);
     outputs.write_document(document);

@@ -195,9 +195,9 @@ private:
 
     /// A value is written when it changes.
     void counters(std::optional<types::SimTime> until) {
-        Counter all[] = {{"allocated bytes", &program::MemorySample::allocated, {}},
-                         {"reserved bytes", &program::MemorySample::reserved, {}},
-                         {"pinned bytes", &program::MemorySample::pinned, {}}};
+        Counter all[] = {{"allocated bytes (host time)", &program::MemorySample::allocated, {}},
+                         {"reserved bytes (host time)", &program::MemorySample::reserved, {}},
+                         {"pinned bytes in use (host time)", &program::MemorySample::pinned, {}}};
         std::int64_t left = 0;
         for (const program::MemorySample& sample : timeline_.memory) {
             if (until && sample.time > *until) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -69,6 +70,8 @@ struct SearchOptions {
     std::optional<double>
         time_limit_seconds;  ///< stop after this long; the certificate then says that it is not complete
     simulator::SimulationOptions simulation;
+    /// Told after each batch: candidates looked at, and in all. Called on the thread of make_plan.
+    std::function<void(std::int64_t, std::int64_t)> progress;
     unsigned threads = 0;  ///< 0: as many as the machine has
 };
 

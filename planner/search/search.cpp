@@ -54,6 +54,7 @@ public:
         space_ = enumerate(job_);
         plan_.rejections = space_.rejections;
         plan_.notes = space_.notes;
+        note_limits_above_hardware();
         plan_.certificate.candidates = std::ssize(space_.candidates);
         const auto& asked = job_.scenario.offload.offload_modules;
         const bool forced = asked && !asked->empty();
@@ -69,6 +70,18 @@ public:
     }
 
 private:
+    void note_limits_above_hardware() {
+        const auto note = [this](const char* key, const std::optional<Bytes>& asked, Bytes there) {
+            if (asked && *asked > there)
+                plan_.notes.push_back(
+                    fmt::format("limits.{}: {:.2f} GiB is more than the hardware has; planned within {:.2f} GiB", key,
+                                types::in_gib(*asked), types::in_gib(there)));
+        };
+        note("device_memory", job_.scenario.limits.device_memory, job_.scenario.hardware.node.device.memory);
+        note("host_memory_per_node", job_.scenario.limits.host_memory_per_node,
+             job_.scenario.hardware.node.host_memory);
+    }
+
     void consider(const Outcome& outcome) {
         if (!outcome.runs()) return;
         if (!smallest_ || outcome.fullest_rank().peak_reserved() < smallest_->fullest_rank().peak_reserved())
@@ -148,6 +161,7 @@ private:
             }
             plan_.certificate.simulated += std::ssize(batch);
             for (const Outcome& outcome : evaluate_all(job_, batch, stopping)) consider(outcome);
+            if (options_.progress) options_.progress(static_cast<std::int64_t>(i), std::ssize(space_.candidates));
         }
     }
 
@@ -200,12 +214,18 @@ bool fits(const Job& job, const Outcome& outcome) {
 std::string limit_broken(const Job& job, const Outcome& outcome) {
     const RankOutcome& fullest = outcome.fullest_rank();
     const Bytes limit = job.scenario.device_memory_limit();
-    if (fullest.peak_reserved() > limit)
+    if (fullest.peak_reserved() > limit) {
+        const bool hopeless = fullest.static_bytes > limit;
         return fmt::format(
             "device memory of pipeline rank {}: {:.2f} GiB reserved at the peak, {:.2f} GiB over the limit of {:.2f} "
-            "GiB ({:.2f} GiB of it static)",
+            "GiB "
+            "({:.2f} GiB of it static{})",
             fullest.pipeline_rank, types::in_gib(fullest.peak_reserved()),
-            types::in_gib(fullest.peak_reserved() - limit), types::in_gib(limit), types::in_gib(fullest.static_bytes));
+            types::in_gib(fullest.peak_reserved() - limit), types::in_gib(limit), types::in_gib(fullest.static_bytes),
+            hopeless
+                ? ", more than the limit by itself: no offloading of activations helps, spread the model over more GPUs"
+                : "");
+    }
     const Bytes pinned = pinned_on_fullest_node(job, outcome);
     const Bytes host = job.scenario.host_memory_limit();
     if (pinned > host)

@@ -207,11 +207,12 @@ struct Scenario {
     [[nodiscard]] std::int64_t microbatches() const {
         return batch.global_batch_size / (batch.micro_batch_size * parallel.data_parallel_size);
     }
+    /// Never more than the hardware has.
     [[nodiscard]] Bytes device_memory_limit() const {
-        return limits.device_memory.value_or(hardware.node.device.memory);
+        return std::min(limits.device_memory.value_or(hardware.node.device.memory), hardware.node.device.memory);
     }
     [[nodiscard]] Bytes host_memory_limit() const {
-        return limits.host_memory_per_node.value_or(hardware.node.host_memory);
+        return std::min(limits.host_memory_per_node.value_or(hardware.node.host_memory), hardware.node.host_memory);
     }
 };
 

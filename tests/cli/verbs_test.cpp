@@ -163,7 +163,7 @@ TEST(Plan, SaysThatNoChoiceIsLegalWhereNoneWasTried) {
     std::string scenario = support::file_text(STOWAGE_SOURCE_DIR "/tests/data/small.yaml");
     const std::string setting = "env: {NVTE_CPU_OFFLOAD_V1: 1}\n";  // rule O17: without it Megatron offloads nothing
     ASSERT_NE(scenario.find(setting), std::string::npos);
-    scenario.erase(scenario.find(setting), setting.size());
+    scenario.replace(scenario.find(setting), setting.size(), "env: {CUDA_DEVICE_MAX_CONNECTIONS: 1}\n");
     const TemporaryFolder folder;
     const std::string path = (folder / "plain.yaml").string();
     support::write_text(path, scenario);

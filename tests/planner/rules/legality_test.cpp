@@ -149,14 +149,31 @@ const std::vector<LegalityCase> kCases = {
      V::illegal,
      {"O9"},
      V::illegal},
-    {"no_environment",
+    {"no_environment_given",
      {.modules = {Module::core_attn}},
      [](Scenario& s) { s.env.clear(); },
+     {},
+     V::legal,
+     {},
+     V::legal},
+    {"environment_without_the_variable",
+     {.modules = {Module::core_attn}},
+     [](Scenario& s) {
+         s.env = {{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}};
+     },
      {"O17"},
      V::illegal,
      {"O17"},
      V::illegal},
-    {"no_environment_and_nothing_offloaded", {}, [](Scenario& s) { s.env.clear(); }, {}, V::legal, {}, V::legal},
+    {"environment_without_it_and_nothing_offloaded",
+     {},
+     [](Scenario& s) {
+         s.env = {{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}};
+     },
+     {},
+     V::legal,
+     {},
+     V::legal},
     {"negative_cap",
      {.modules = {Module::core_attn}},
      [](Scenario& s) { s.offload.fine_grained_offloading_max_inflight_offloads = -1; },
@@ -302,7 +319,7 @@ TEST(LegalSubsets, LeaveOutTheIllegalAndTheEmptyHanded) {
 
 TEST(LegalSubsets, OfAJobThatMayNotOffloadAreTheEmptyOne) {
     Scenario scenario = moe_scenario();
-    scenario.env.clear();
+    scenario.env = {{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}};
     EXPECT_EQ(legal_subsets(scenario, {Module::core_attn, Module::expert_fc1}), std::vector<ModuleSet>{ModuleSet{}});
 }
 

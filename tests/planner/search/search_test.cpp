@@ -241,6 +241,37 @@ TEST(Search, NamesWhatWouldRunAtTheEdgeWhenNothingFits) {
     EXPECT_FALSE(make_plan(job).edge.has_value());
 }
 
+TEST(Search, PlansWithinTheHardwareWhateverTheLimitSays) {
+    Job job = tests::synthetic_job({});
+    const Bytes there = job.scenario.hardware.node.device.memory;
+    job.scenario.limits.device_memory = there + 1024_MiB;
+    const Plan plan = make_plan(job);
+    EXPECT_EQ(plan.device_limit, there);
+    ASSERT_EQ(plan.notes.size(), 1U);
+    EXPECT_EQ(plan.notes[0].find("limits.device_memory: "), 0U) << plan.notes[0];
+}
+
+TEST(Search, SaysThatNothingHelpsWhereTheStatesAloneAreTooMuch) {
+    Job job = tests::transformer_job({});
+    job.scenario.limits.device_memory = evaluate(job, make_choice(job, {}, 1)).ranks[0].static_bytes - Bytes{1};
+    const Plan plan = make_plan(job);
+    EXPECT_EQ(plan.verdict, PlanVerdict::infeasible);
+    EXPECT_NE(plan.limited_by.find("no offloading of activations helps"), std::string::npos) << plan.limited_by;
+}
+
+TEST(Search, TellsItsProgressUpToTheEnd) {
+    SmallJob small;
+    Job job = tests::synthetic_job(small);
+    job.scenario.limits.device_memory =
+        evaluate(job, make_choice(job, {}, 1)).fullest_rank().peak_reserved() - Bytes{1};
+    std::vector<std::pair<std::int64_t, std::int64_t>> told;
+    SearchOptions options;
+    options.progress = [&](std::int64_t done, std::int64_t all) { told.emplace_back(done, all); };
+    const Plan plan = make_plan(job, options);
+    ASSERT_FALSE(told.empty());
+    EXPECT_EQ(told.back(), std::pair(plan.certificate.candidates, plan.certificate.candidates));
+}
+
 TEST(Search, PlansModulesThatMoveNothingAsAskedFor) {
     Job job = tests::transformer_job({});
     job.scenario.offload.offload_modules = ModuleSet{Module::moe_act};  // a model without experts
