@@ -231,7 +231,7 @@ TEST(ClosedForms, NoStepIsShorterThanItsCopies) {
             pipeline.layers = 3;
             pipeline.microbatches = microbatches;
             pipeline.choice.modules = {types::Module::core_attn, types::Module::attn_proj};
-            const StageResult& steady = tests::run(pipeline, quiet_node(per_mib), kPlain).ranks[0].steady;
+            const StageResult steady = tests::run(pipeline, quiet_node(per_mib), kPlain).ranks[0].steady;
             // Three layers of two groups of 2 MiB, the last of each module stays.
             EXPECT_EQ(steady.copied[0], types::Bytes{microbatches * (4 << 21)});
             EXPECT_EQ(steady.copy_alone[0], microbatches * 8 * per_mib);
