@@ -167,8 +167,9 @@ objective: step_time
     EXPECT_TRUE(scenario.optimizer.use_distributed_optimizer);
     EXPECT_TRUE(scenario.recompute.selects(types::RecomputeModule::moe_act));
     EXPECT_EQ(scenario.cuda_graph.cuda_graph_modules.size(), 3U);
-    EXPECT_EQ(scenario.host_memory_limit(), 1536_GiB);
-    EXPECT_EQ(scenario.microbatches(), 32);  // 256 / (1 x 8)
+    EXPECT_EQ(scenario.limits.host_memory_per_node, 1536_GiB);
+    EXPECT_EQ(scenario.host_memory_limit(), 1024_GiB);  // what the machine has
+    EXPECT_EQ(scenario.microbatches(), 32);             // 256 / (1 x 8)
 }
 
 TEST_F(ScenarioReader, PointsAtTheFileOfEachKeyLaterOn) {
