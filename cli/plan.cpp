@@ -50,7 +50,9 @@ class Progress {
 public:
     explicit Progress(bool quiet) : shown_(!quiet && isatty(STDERR_FILENO) != 0) {}
     Progress(const Progress&) = delete;
+    Progress(Progress&&) = delete;
     Progress& operator=(const Progress&) = delete;
+    Progress& operator=(Progress&&) = delete;
     ~Progress() {
         if (shown_) std::fputs("\r\033[K", stderr);
     }

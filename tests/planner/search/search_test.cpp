@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <map>
 #include <random>
@@ -353,7 +354,7 @@ TEST(Baselines, AreWhatTheirNamesSay) {
               "all modules, fraction " +
                   std::string(first.outcome.choice.fraction == 1
                                   ? "1"
-                                  : "0." + std::to_string(static_cast<int>(first.outcome.choice.fraction * 10 + 0.5))));
+                                  : "0." + std::to_string(std::lround(first.outcome.choice.fraction * 10))));
 
     const Baseline& largest = plan.baselines[3];
     EXPECT_EQ(largest.name, "largest_first");
