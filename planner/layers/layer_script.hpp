@@ -263,7 +263,6 @@ struct StageLayers {
     LayerScript optimizer;  ///< `forward` holds the step after the last backward
     std::vector<StateBuffer> states;
     Bytes boundary;  ///< one hidden-state tensor between stages
-    bool accumulates_gradients = true;
 };
 
 }  // namespace stowage::layers

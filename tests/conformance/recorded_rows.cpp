@@ -47,20 +47,7 @@ Scenario experts(std::int64_t tensor, std::int64_t pipeline, std::int64_t gpus =
 }
 
 Scenario seven_billion() {
-    Scenario scenario = layers::testing::small_gpt();
-    types::Model& model = scenario.model;
-    model.num_layers = 32;
-    model.hidden_size = 4096;
-    model.ffn_hidden_size = 4 * 4096;
-    model.num_attention_heads = 32;
-    model.num_query_groups = 8;
-    model.kv_channels = 128;
-    model.vocab_size = 131073;
-    model.max_position_embeddings = 8192;
-    model.untie_embeddings_and_output_weights = true;
-    scenario.batch.micro_batch_size = 2;
-    scenario.batch.seq_length = 8192;
-    scenario = laid_out(scenario, 4, 1, true);
+    Scenario scenario = laid_out(layers::testing::seven_billion(), 4, 1, true);
     scenario.batch.global_batch_size = 8;
     return scenario;
 }

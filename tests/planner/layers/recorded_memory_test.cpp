@@ -36,20 +36,8 @@ double error(Bytes predicted, std::int64_t recorded) {
 }
 
 /// gpt3_7b_tp4_pp1_memory_speed, 8 GPUs.
-Scenario seven_billion() {
-    Scenario scenario = small_gpt();
-    types::Model& model = scenario.model;
-    model.num_layers = 32;
-    model.hidden_size = 4096;
-    model.ffn_hidden_size = 4 * 4096;
-    model.num_attention_heads = 32;
-    model.num_query_groups = 8;
-    model.kv_channels = 128;
-    model.vocab_size = 131073;
-    model.max_position_embeddings = 8192;
-    model.untie_embeddings_and_output_weights = true;
-    scenario.batch.micro_batch_size = 2;
-    scenario.batch.seq_length = 8192;
+Scenario seven_billion_on_four() {
+    Scenario scenario = seven_billion();
     scenario.parallel.tensor_model_parallel_size = 4;
     scenario.parallel.expert_tensor_parallel_size = 4;
     scenario.parallel.data_parallel_size = 2;
@@ -58,7 +46,7 @@ Scenario seven_billion() {
 }
 
 TEST(RecordedMemory, SevenBillionParametersOnFourTensorRanks) {
-    const StageLayers stage = build_megatron_stage(seven_billion(), 0);
+    const StageLayers stage = build_megatron_stage(seven_billion_on_four(), 0);
     EXPECT_EQ(rank_parameters(stage), 1'713'299'456);
     // 12 bytes a parameter 20,559,593,472, cuBLAS 67,108,864, Transformer Engine 33,555,456, scalars 3,584.
     EXPECT_EQ(static_bytes(stage), Bytes{20'660'261'376});

@@ -72,6 +72,23 @@ types::Scenario small_gpt() {
     return scenario;
 }
 
+types::Scenario seven_billion() {
+    types::Scenario scenario = small_gpt();
+    types::Model& model = scenario.model;
+    model.num_layers = 32;
+    model.hidden_size = 4096;
+    model.ffn_hidden_size = 4 * 4096;
+    model.num_attention_heads = 32;
+    model.num_query_groups = 8;
+    model.kv_channels = 128;
+    model.vocab_size = 131073;
+    model.max_position_embeddings = 8192;
+    model.untie_embeddings_and_output_weights = true;
+    scenario.batch.micro_batch_size = 2;
+    scenario.batch.seq_length = 8192;
+    return scenario;
+}
+
 types::Scenario small_moe() {
     types::Scenario scenario = on_hopper();
     scenario.batch.seq_length = 1024;

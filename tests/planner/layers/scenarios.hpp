@@ -12,6 +12,9 @@ types::Scenario qwen3_235b_a22b();
 /// GPT of Megatron's tests: 12 layers, h 512, 8 heads, GELU, LayerNorm, biases, learned positions, tied embeddings,
 /// dropout 0.1, sequence 1024, micro batch 4, vocabulary 50257.
 types::Scenario small_gpt();
+/// Megatron's 7B model of its memory tests: 32 layers, h 4096, 8 query groups, untied, sequence 8192, micro batch 2;
+/// the rest as small_gpt.
+types::Scenario seven_billion();
 /// A MoE model of Megatron's unit tests: h 1024, 8 heads of 128, GELU experts of width 4096, top 2, 2048 tokens.
 types::Scenario small_moe();
 

@@ -26,8 +26,10 @@ void expect_below(const Job& job, const OffloadChoice& choice, const simulator::
     EXPECT_LE(least_step_time(job, nothing, flagged), outcome.step_time);
     const std::vector<Bytes> peaks = least_peaks(job, nothing, flagged);
     ASSERT_EQ(peaks.size(), outcome.ranks.size());
-    for (std::size_t rank = 0; rank < peaks.size(); ++rank)
+    for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
         EXPECT_LE(peaks[rank], outcome.ranks[rank].steady_peak_allocated) << "rank " << rank;
+        EXPECT_GE(peaks[rank], outcome.ranks[rank].static_bytes) << "rank " << rank;
+    }
 }
 
 void try_choices(const Job& job, std::mt19937_64& random) {

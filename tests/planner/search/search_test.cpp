@@ -260,6 +260,22 @@ TEST(Search, SaysThatNothingHelpsWhereTheStatesAloneAreTooMuch) {
     EXPECT_NE(plan.limited_by.find("no offloading of activations helps"), std::string::npos) << plan.limited_by;
 }
 
+TEST(Search, FindsTheSmallestPeakOfAllThoughItStopsLargeOnesEarly) {
+    SmallJob small;
+    small.layers_per_stage = 8;
+    small.copy_gb_per_s = 1000;  // copies are done before the host goes on, so that offloading lowers the peak
+    small.kernel_launch = std::chrono::milliseconds{2};
+    small.layer.core_attn_elements = 64 << 20;
+    small.layer.attn_proj_elements = 64 << 20;
+    small.layer.kernel = std::chrono::milliseconds{1};
+    Job job = tests::synthetic_job(small);
+    job.scenario.limits.device_memory = evaluate(job, make_choice(job, {}, 1)).ranks[0].static_bytes + 1_MiB;
+    const Plan plan = make_plan(job);
+    ASSERT_EQ(plan.verdict, PlanVerdict::infeasible);
+    EXPECT_FALSE(plan.smallest->choice.modules.empty());
+    EXPECT_EQ(plan.smallest->fullest_rank().peak_reserved(), tests::exhaustive_plan(job).smallest_peak);
+}
+
 TEST(Search, TellsItsProgressUpToTheEnd) {
     SmallJob small;
     Job job = tests::synthetic_job(small);
