@@ -157,22 +157,23 @@ void table_gradient(Writer& writer, const std::string& name, SavedIndex ids, std
 
 }  // namespace
 
-LayerScript embedding_layer(const Dimensions& dimensions, const types::Model& model) {
+LayerScript embedding_layer(const Dimensions& dimensions, const types::Scenario& scenario) {
     ScriptBuilder script(ScriptKind::embedding, "embedding");
-    Writer writer(script, dimensions, model);
+    Writer writer(script, dimensions, scenario);
     script.boundary({0}, dimensions.hidden_shape(), DataType::bf16);
     script.parameter({"embedding.word_embeddings.weight",
                       {dimensions.vocabulary, dimensions.hidden},
                       ParameterKind::dense,
-                      model.vocab_size * dimensions.hidden});
+                      scenario.model.vocab_size * dimensions.hidden});
     if (learned_positions(writer))
         writer.replicated_parameter("embedding.position_embeddings.weight",
-                                    {model.max_position_embeddings, dimensions.hidden});
+                                    {scenario.model.max_position_embeddings, dimensions.hidden});
     const Embedding saved = embedding_forward(writer);
     script.begin_backward(Part::embedding);
     const Slot gradient = whole_gradient(writer, saved);
     if (saved.positions)
-        table_gradient(writer, "embedding.position_embeddings", *saved.positions, model.max_position_embeddings);
+        table_gradient(writer, "embedding.position_embeddings", *saved.positions,
+                       scenario.model.max_position_embeddings);
     table_gradient(writer, "embedding.word_embeddings", saved.tokens, dimensions.vocabulary);
     script.drop(gradient);
     return script.build();

@@ -10,6 +10,6 @@ namespace stowage::layers {
 /// sequence. The backward makes a whole bf16 weight gradient and adds it to the main gradient: lookups are not fused
 /// with the accumulation as linears are.
 /// Not here: the attention mask of the batch, which on a first stage that is not the last lives through its forward.
-LayerScript embedding_layer(const Dimensions& dimensions, const types::Model& model);
+LayerScript embedding_layer(const Dimensions& dimensions, const types::Scenario& scenario);
 
 }  // namespace stowage::layers

@@ -144,9 +144,9 @@ OutputWeight output_weight(const types::Scenario& scenario) {
     return scenario.parallel.pipeline_model_parallel_size > 1 ? OutputWeight::copy : OutputWeight::shared;
 }
 
-LayerScript head_layer(const Dimensions& dimensions, const types::Model& model, OutputWeight weight) {
+LayerScript head_layer(const Dimensions& dimensions, const types::Scenario& scenario, OutputWeight weight) {
     ScriptBuilder script(ScriptKind::head, "head");
-    Writer writer(script, dimensions, model);
+    Writer writer(script, dimensions, scenario);
     script.boundary(dimensions.hidden_shape(), {0}, DataType::bf16);
     head_parameters(writer, weight);
     Head head;

@@ -19,6 +19,6 @@ OutputWeight output_weight(const types::Scenario& scenario);
 /// saved as the softmax. In the backward it turns into the gradient in place and is cast to bf16 beside it: 6 again.
 /// With sequence parallelism the gathered input of the output layer lies in the global memory buffer, a state.
 /// The batch's labels, loss mask and attention mask are made here and go with the forward.
-LayerScript head_layer(const Dimensions& dimensions, const types::Model& model, OutputWeight weight);
+LayerScript head_layer(const Dimensions& dimensions, const types::Scenario& scenario, OutputWeight weight);
 
 }  // namespace stowage::layers

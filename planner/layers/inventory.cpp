@@ -53,8 +53,9 @@ std::int64_t model_parameters(const types::Scenario& scenario) {
 
 std::int64_t rank_parameters(const StageLayers& stage) {
     std::int64_t total = 0;
-    for (std::size_t script : stage.order)
-        for (const Parameter& parameter : stage.scripts[script].parameters) total += parameter.elements();
+    for (const ChunkLayers& chunk : stage.chunks)
+        for (std::size_t script : chunk.order)
+            for (const Parameter& parameter : stage.scripts[script].parameters) total += parameter.elements();
     return total;
 }
 

@@ -122,14 +122,24 @@ struct Kernel {
     KernelClass kind = KernelClass::memory_bound;
     double flops = 0;
     Bytes traffic;
+    bool fp8 = false;                     ///< a GEMM on FP8 operands
     std::optional<Nanoseconds> measured;  ///< given: used as it is instead of the estimate
 };
 
-enum class CollectiveKind : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all };
+/// `exchange`: each rank sends to its neighbour in the group and receives from the other one.
+enum class CollectiveKind : std::uint8_t { all_reduce, all_gather, reduce_scatter, all_to_all, exchange };
 /// The ranks a collective runs over.
-enum class CommGroup : std::uint8_t { tensor, expert, expert_tensor, dense_replicas, expert_replicas, embedding };
+enum class CommGroup : std::uint8_t {
+    tensor,
+    context,
+    expert,
+    expert_tensor,
+    dense_replicas,
+    expert_replicas,
+    embedding
+};
 /// `bytes`: the whole tensor for all_reduce, the gathered (full) tensor for all_gather and reduce_scatter, what one
-/// rank sends in all (itself included) for all_to_all.
+/// rank sends in all (itself included) for all_to_all, what it sends for exchange.
 struct Collective {
     std::string name;
     CollectiveKind kind = CollectiveKind::all_reduce;
@@ -252,15 +262,29 @@ struct StateBuffer {
     When when = When::setup;
 };
 
+/// Frames `first` to `last` of a chunk, whose forward keeps only the first one's input and whose backward first runs
+/// their forwards again (`--recompute-granularity full`).
+struct RecomputedSpan {
+    std::size_t first = 0;
+    std::size_t last = 0;
+};
+
+/// The layers of one virtual stage: what one microbatch passes through without leaving the rank.
+struct ChunkLayers {
+    std::vector<std::size_t> order;           ///< the script of each frame, in forward order
+    std::vector<std::int64_t> layer_numbers;  ///< per frame: number of the transformer layer, -1 for other frames
+    std::vector<RecomputedSpan> recomputed;   ///< rising, without overlap
+};
+
 /// All that one pipeline rank runs and holds.
 struct StageLayers {
     std::int64_t pipeline_rank = 0;
     std::int64_t pipeline_size = 1;
+    std::int64_t microbatch_group = 1;  ///< microbatches that an interleaved schedule runs through one virtual stage
+    bool overlapped_transfers = true;   ///< interleaved: transfers run beside compute
     std::vector<LayerScript> scripts;
-    std::vector<std::size_t> order;  ///< the script of each frame of a chunk, in forward order
-    std::vector<std::int64_t>
-        layer_numbers;      ///< per frame: number of the transformer layer in the model, -1 for embedding and head
-    LayerScript optimizer;  ///< `forward` holds the step after the last backward
+    std::vector<ChunkLayers> chunks;  ///< by virtual stage
+    LayerScript optimizer;            ///< `forward` holds the step after the last backward
     std::vector<StateBuffer> states;
     Bytes boundary;  ///< one hidden-state tensor between stages
 };

@@ -1,7 +1,8 @@
 #include "planner/layers/megatron_stage.hpp"
 
+#include <iterator>
 #include <map>
-#include <numeric>
+#include <string>
 
 #include "planner/layers/dimensions.hpp"
 #include "planner/layers/embedding.hpp"
@@ -11,52 +12,50 @@
 #include "planner/layers/support.hpp"
 #include "planner/layers/transformer_layer.hpp"
 #include "scenarios/types/check.hpp"
+#include "scenarios/types/stages.hpp"
 
 namespace stowage::layers {
 namespace {
 
-/// Adds frames to a stage; scripts are built once per kind.
+/// Adds chunks to a stage; layers that are alike share a script.
 class StageBuilder {
 public:
-    StageBuilder(StageLayers& stage, const Dimensions& dimensions, const types::Model& model)
-        : stage_(stage), dimensions_(dimensions), model_(model) {}
+    StageBuilder(StageLayers& stage, const types::Scenario& scenario, const Dimensions& dimensions)
+        : stage_(stage), scenario_(scenario), dimensions_(dimensions) {}
 
-    void add_embedding() {
-        add(ScriptKind::embedding, -1, [&] { return embedding_layer(dimensions_, model_); });
-    }
-    void add_head(OutputWeight weight) {
-        add(ScriptKind::head, -1, [&] { return head_layer(dimensions_, model_, weight); });
-    }
-    void add_layer(std::int64_t number) {
-        if (model_.is_moe_layer(number))
-            add(ScriptKind::moe_layer, number, [&] { return moe_layer(dimensions_, model_); });
-        else
-            add(ScriptKind::dense_layer, number, [&] { return dense_layer(dimensions_, model_); });
+    void add_chunk(const types::StageContents& contents) {
+        stage_.chunks.emplace_back();
+        if (contents.embedding) add("embedding", -1, [&] { return embedding_layer(dimensions_, scenario_); });
+        for (std::int64_t i = 0; i < contents.layers; ++i) add_layer(contents.first_layer + i);
+        if (contents.loss)
+            add("head", -1, [&] { return head_layer(dimensions_, scenario_, output_weight(scenario_)); });
     }
 
 private:
+    void add_layer(std::int64_t number) {
+        const LayerTraits traits = traits_of(scenario_.model, number);
+        add(name_of(traits), number, [&] { return transformer_layer(dimensions_, scenario_, traits); });
+    }
+
+    /// `kind`: the same text for frames that are alike.
     template <class Build>
-    void add(ScriptKind kind, std::int64_t number, Build build) {
+    void add(const std::string& kind, std::int64_t number, Build build) {
         const auto [place, is_new] = built_.try_emplace(kind, stage_.scripts.size());
         if (is_new) stage_.scripts.push_back(build());
-        stage_.order.push_back(place->second);
-        stage_.layer_numbers.push_back(number);
+        stage_.chunks.back().order.push_back(place->second);
+        stage_.chunks.back().layer_numbers.push_back(number);
     }
 
     StageLayers& stage_;
+    const types::Scenario& scenario_;
     const Dimensions& dimensions_;
-    const types::Model& model_;
-    std::map<ScriptKind, std::size_t> built_;
+    std::map<std::string, std::size_t> built_;
 };
 
-void add_frames(StageLayers& stage, const types::Scenario& scenario, const Dimensions& dimensions) {
-    const auto counts = types::layers_per_stage(scenario.parallel, scenario.model.num_layers).value();
-    const auto here = counts.begin() + stage.pipeline_rank;
-    const std::int64_t first = std::accumulate(counts.begin(), here, std::int64_t{0});
-    StageBuilder builder(stage, dimensions, scenario.model);
-    if (stage.pipeline_rank == 0) builder.add_embedding();
-    for (std::int64_t layer = first; layer < first + *here; ++layer) builder.add_layer(layer);
-    if (stage.pipeline_rank + 1 == stage.pipeline_size) builder.add_head(output_weight(scenario));
+void add_chunks(StageLayers& stage, const types::Scenario& scenario, const Dimensions& dimensions) {
+    StageBuilder builder(stage, scenario, dimensions);
+    for (const auto& row : types::stages_of(scenario.parallel, scenario.model))
+        builder.add_chunk(row[static_cast<std::size_t>(stage.pipeline_rank)]);
 }
 
 }  // namespace
@@ -69,7 +68,9 @@ StageLayers build_megatron_stage(const types::Scenario& scenario, std::int64_t p
     StageLayers stage;
     stage.pipeline_rank = pipeline_rank;
     stage.pipeline_size = scenario.parallel.pipeline_model_parallel_size;
-    add_frames(stage, scenario, dimensions);
+    stage.microbatch_group = scenario.parallel.microbatch_group_size();
+    stage.overlapped_transfers = scenario.parallel.overlap_p2p_comm;
+    add_chunks(stage, scenario, dimensions);
     const std::vector<Parameter> parameters = stage_parameters(stage);
     stage.optimizer = optimizer_step(scenario, dimensions, pipeline_rank, parameters);
     stage.states = rank_states(scenario, dimensions, pipeline_rank, parameters);
@@ -77,16 +78,25 @@ StageLayers build_megatron_stage(const types::Scenario& scenario, std::int64_t p
     return stage;
 }
 
-std::vector<Parameter> stage_parameters(const StageLayers& stage) {
+std::vector<Parameter> chunk_parameters(const StageLayers& stage, const ChunkLayers& chunk) {
     std::vector<Parameter> parameters;
-    for (std::size_t frame = 0; frame < stage.order.size(); ++frame) {
-        const auto& own = stage.scripts[stage.order[frame]].parameters;
-        const std::int64_t number = stage.layer_numbers[frame];
+    for (std::size_t frame = 0; frame < chunk.order.size(); ++frame) {
+        const auto& own = stage.scripts[chunk.order[frame]].parameters;
+        const std::int64_t number = chunk.layer_numbers[frame];
         const std::string prefix = number < 0 ? "" : "layers." + std::to_string(number) + ".";
         for (Parameter parameter : own) {
             parameter.name = prefix + parameter.name;
             parameters.push_back(std::move(parameter));
         }
+    }
+    return parameters;
+}
+
+std::vector<Parameter> stage_parameters(const StageLayers& stage) {
+    std::vector<Parameter> parameters;
+    for (const ChunkLayers& chunk : stage.chunks) {
+        auto own = chunk_parameters(stage, chunk);
+        parameters.insert(parameters.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
     }
     return parameters;
 }

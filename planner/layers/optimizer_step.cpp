@@ -88,7 +88,7 @@ void gather_parameters(Writer& writer, const std::vector<ParameterBuffer>& buffe
 LayerScript optimizer_step(const types::Scenario& scenario, const Dimensions& dimensions, std::int64_t pipeline_rank,
                            const std::vector<Parameter>& parameters) {
     ScriptBuilder script(ScriptKind::optimizer, "optimizer");
-    Writer writer(script, dimensions, scenario.model);
+    Writer writer(script, dimensions, scenario);
     const bool distributed = scenario.optimizer.use_distributed_optimizer;
     const bool shared = output_weight(scenario) == OutputWeight::copy;
     const auto buffers = parameter_buffers(parameters, scenario.parallel, distributed, shared);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "scenarios/types/error.hpp"
+#include "scenarios/types/stages.hpp"
 
 namespace stowage::layers {
 namespace {
@@ -38,6 +39,14 @@ std::string setting(std::string_view key, std::int64_t value) {
 
 bool divides(std::int64_t part, std::int64_t whole) { return part > 0 && whole % part == 0; }
 
+/// A stage that neither embeds, nor has layers, nor computes the loss.
+bool has_empty_stage(const types::StageTable& table) {
+    for (const auto& row : table)
+        for (const types::StageContents& stage : row)
+            if (!stage.embedding && !stage.loss && stage.layers + stage.mtp_layers == 0) return true;
+    return false;
+}
+
 void check_layout(const Scenario& scenario, Missing& missing) {
     const types::ParallelLayout& layout = scenario.parallel;
     missing.when(layout.context_parallel_size > 1, "parallel.context_parallel_size",
@@ -45,19 +54,13 @@ void check_layout(const Scenario& scenario, Missing& missing) {
     missing.when(layout.num_virtual_stages_per_pipeline_rank > 1, "parallel.num_virtual_stages_per_pipeline_rank",
                  setting("num_virtual_stages_per_pipeline_rank", layout.num_virtual_stages_per_pipeline_rank),
                  "set it to 1: plain 1F1B is planned");
-    missing.when(
-        !layout.pipeline_model_parallel_layout.empty(), "parallel.pipeline_model_parallel_layout",
-        "pipeline_model_parallel_layout",
-        "leave it out; decoder_first_pipeline_num_layers and decoder_last_pipeline_num_layers make uneven stages");
-    const auto counts = types::layers_per_stage(layout, scenario.model.num_layers);
-    missing.when(!counts, "parallel.pipeline_model_parallel_size",
-                 "a number of layers that the pipeline stages do not divide",
+    const auto placed = types::stage_table(layout, scenario.model);
+    const auto* no = std::get_if<types::NoStages>(&placed);
+    missing.when(no != nullptr, "parallel.pipeline_model_parallel_size", no != nullptr ? no->reason : "",
                  "choose a size that divides num_layers, or give the first and last stage");
-    // The first stage has the embedding and the last the head, so these two may have no layer.
-    missing.when(
-        counts && counts->size() > 2 && std::find(counts->begin() + 1, counts->end() - 1, 0) < counts->end() - 1,
-        "parallel.pipeline_model_parallel_size", "a pipeline stage between the first and the last without layers",
-        "use fewer stages, or fewer layers on the first and last");
+    missing.when(no == nullptr && has_empty_stage(std::get<types::StageTable>(placed)),
+                 "parallel.pipeline_model_parallel_size", "a stage without anything to run",
+                 "use fewer stages, or fewer layers on the first and last");
 }
 
 void check_shards(const Scenario& scenario, Missing& missing) {
@@ -120,6 +123,45 @@ void check_experts(const Scenario& scenario, Missing& missing) {
                  "an expert layout that the ranks of a pipeline stage do not divide", kDivide);
 }
 
+/// Features that scenarios can say and that no layer has yet.
+void check_new_features(const Scenario& scenario, Missing& missing) {
+    const types::Model& model = scenario.model;
+    const types::ParallelLayout& layout = scenario.parallel;
+    const types::Optimizer& optimizer = scenario.optimizer;
+    const char* const kLeaveOut = "leave it out";
+    missing.when(model.multi_latent_attention, "model.multi_latent_attention", "multi-latent attention", kLeaveOut);
+    missing.when(model.activation == types::Activation::quick_geglu, "model.quick_geglu", "quick_geglu", kLeaveOut);
+    missing.when(model.qk_norm_span != types::QkNormSpan::head, "model.qk_norm_span", "qk_norm_span: width", kLeaveOut);
+    missing.when(model.attention_output_gate, "model.attention_output_gate", "attention_output_gate", kLeaveOut);
+    missing.when(model.softmax_type != types::SoftmaxType::vanilla, "model.softmax_type",
+                 setting("softmax_type", model.softmax_type), kLeaveOut);
+    missing.when(model.window_size.has_value(), "model.window_size", "sliding-window attention", kLeaveOut);
+    missing.when(model.moe_shared_expert_gate, "model.moe_shared_expert_gate", "a gated shared expert", kLeaveOut);
+    missing.when(model.moe_latent_size > 0, "model.moe_latent_size", "latent MoE", kLeaveOut);
+    missing.when(model.moe_expert_capacity_factor.has_value(), "model.moe_expert_capacity_factor", "a capacity factor",
+                 kLeaveOut);
+    missing.when(model.mtp_num_layers > 0, "model.mtp_num_layers", "multi-token prediction", kLeaveOut);
+    missing.when(model.is_hybrid(), "model.hybrid_layer_pattern", "hybrid models", kLeaveOut);
+    missing.when(layout.moe_token_dispatcher_type != types::TokenDispatcher::alltoall,
+                 "parallel.moe_token_dispatcher_type",
+                 setting("moe_token_dispatcher_type", layout.moe_token_dispatcher_type), "use alltoall");
+    missing.when(layout.moe_shared_expert_overlap, "parallel.moe_shared_expert_overlap", "moe_shared_expert_overlap",
+                 kLeaveOut);
+    missing.when(layout.overlap_moe_expert_parallel_comm, "parallel.overlap_moe_expert_parallel_comm",
+                 "overlap_moe_expert_parallel_comm", kLeaveOut);
+    missing.when(layout.delay_wgrad_compute, "parallel.delay_wgrad_compute", "delay_wgrad_compute", kLeaveOut);
+    missing.when(optimizer.num_distributed_optimizer_instances > 1, "optimizer.num_distributed_optimizer_instances",
+                 "several distributed-optimizer instances", kLeaveOut);
+    missing.when(optimizer.use_precision_aware_optimizer, "optimizer.use_precision_aware_optimizer",
+                 "the precision-aware optimizer", kLeaveOut);
+    missing.when(optimizer.grad_reduce_in_bf16, "optimizer.grad_reduce_in_bf16", "grad_reduce_in_bf16", kLeaveOut);
+    missing.when(!optimizer.gradient_accumulation_fusion, "optimizer.gradient_accumulation_fusion",
+                 "gradient_accumulation_fusion: false", kLeaveOut);
+    missing.when(optimizer.fp8_param_gather, "optimizer.fp8_param_gather", "fp8_param_gather", kLeaveOut);
+    missing.when(optimizer.optimizer_cpu_offload, "optimizer.optimizer_cpu_offload", "optimizer_cpu_offload",
+                 kLeaveOut);
+}
+
 void check_runtime(const Scenario& scenario, Missing& missing) {
     missing.when(scenario.recompute.recompute_granularity != types::RecomputeGranularity::none,
                  "recompute.recompute_granularity",
@@ -145,6 +187,7 @@ std::vector<Unsupported> unsupported_features(const Scenario& scenario) {
     check_shards(scenario, missing);
     check_model(scenario, missing);
     check_experts(scenario, missing);
+    check_new_features(scenario, missing);
     check_runtime(scenario, missing);
     return missing.take();
 }

@@ -37,18 +37,16 @@ void set_boundary(Writer& writer) {
     writer.script.boundary(writer.dim.hidden_shape(), writer.dim.hidden_shape(), DataType::bf16);
 }
 
-}  // namespace
-
-LayerScript dense_layer(const Dimensions& dimensions, const types::Model& model) {
-    ScriptBuilder script(ScriptKind::dense_layer, "dense layer");
-    Writer writer(script, dimensions, model);
+LayerScript dense_layer(const Dimensions& dimensions, const types::Scenario& scenario, const LayerTraits& traits) {
+    ScriptBuilder script(ScriptKind::dense_layer, name_of(traits));
+    Writer writer(script, dimensions, scenario);
     set_boundary(writer);
     attention_parameters(writer);
     dense_mlp_parameters(writer);
 
     const AttentionHalf half = attention_half_forward(writer);
     const DenseMlp mlp = dense_mlp_forward(writer, half.middle);
-    const ResidualSum sum = residual_forward(writer, "mlp_sum", model.add_bias_linear, kOutput);
+    const ResidualSum sum = residual_forward(writer, "mlp_sum", writer.model.add_bias_linear, kOutput);
     script.drop(mlp.fc2.output);
     script.drop(half.middle);
     script.drop(kInput);
@@ -63,9 +61,9 @@ LayerScript dense_layer(const Dimensions& dimensions, const types::Model& model)
     return script.build();
 }
 
-LayerScript moe_layer(const Dimensions& dimensions, const types::Model& model) {
-    ScriptBuilder script(ScriptKind::moe_layer, "MoE layer");
-    Writer writer(script, dimensions, model);
+LayerScript moe_layer(const Dimensions& dimensions, const types::Scenario& scenario, const LayerTraits& traits) {
+    ScriptBuilder script(ScriptKind::moe_layer, name_of(traits));
+    Writer writer(script, dimensions, scenario);
     set_boundary(writer);
     attention_parameters(writer);
     moe_parameters(writer);
@@ -90,6 +88,23 @@ LayerScript moe_layer(const Dimensions& dimensions, const types::Model& model) {
     join_gradients(writer, "mlp_sum", kGradOutput);
     attention_half_backward(writer, half, middle_gradient);
     return script.build();
+}
+
+}  // namespace
+
+LayerTraits traits_of(const types::Model& model, std::int64_t layer) {
+    return {model.mixer_of(layer), model.feed_forward_of(layer), model.is_windowed_layer(layer)};
+}
+
+std::string name_of(const LayerTraits& traits) {
+    std::string name = traits.feed_forward == types::FeedForward::moe ? "MoE layer" : "dense layer";
+    return traits.windowed ? name + ", windowed" : name;
+}
+
+LayerScript transformer_layer(const Dimensions& dimensions, const types::Scenario& scenario,
+                              const LayerTraits& traits) {
+    return traits.feed_forward == types::FeedForward::moe ? moe_layer(dimensions, scenario, traits)
+                                                          : dense_layer(dimensions, scenario, traits);
 }
 
 }  // namespace stowage::layers

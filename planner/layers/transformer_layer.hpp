@@ -1,12 +1,23 @@
 #pragma once
 
-#include "planner/layers/writer.hpp"
+#include <string>
+
+#include "planner/layers/dimensions.hpp"
+#include "planner/layers/layer_script.hpp"
 
 namespace stowage::layers {
 
-/// One transformer layer, forward and backward: attention, residual sum, dense or expert feed-forward, residual sum.
-/// The two kinds of layer have the same attention.
-LayerScript dense_layer(const Dimensions& dimensions, const types::Model& model);
-LayerScript moe_layer(const Dimensions& dimensions, const types::Model& model);
+/// How one layer of a model differs from another.
+struct LayerTraits {
+    types::Mixer mixer = types::Mixer::attention;
+    types::FeedForward feed_forward = types::FeedForward::dense;
+    bool windowed = false;
+};
+LayerTraits traits_of(const types::Model& model, std::int64_t layer);
+/// The script's name; equal for layers that share a script.
+std::string name_of(const LayerTraits& traits);
+
+/// One transformer layer of Megatron-LM on Transformer Engine, forward and backward, with its parameters.
+LayerScript transformer_layer(const Dimensions& dimensions, const types::Scenario& scenario, const LayerTraits& traits);
 
 }  // namespace stowage::layers

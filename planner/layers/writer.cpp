@@ -29,7 +29,7 @@ void Writer::gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t
 
 void Writer::grouped_gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count) {
     const Bytes traffic{2 * (m * k + count * k * n + m * n)};
-    script.kernel({std::move(name), KernelClass::gemm, gemm_flops(m, n, k), traffic, {}});
+    script.kernel({std::move(name), KernelClass::gemm, gemm_flops(m, n, k), traffic, false, {}});
 }
 
 void Writer::weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k) {
@@ -40,16 +40,16 @@ void Writer::grouped_weight_gradient(std::string name, std::int64_t m, std::int6
                                      std::int64_t count) {
     const Bytes traffic{2 * (m * n + m * k) + 8 * count * n * k};  // the fp32 sum is read and written
     script.phase(Phase::weight_gradient);
-    script.kernel({std::move(name), KernelClass::gemm, gemm_flops(m, n, k), traffic, {}});
+    script.kernel({std::move(name), KernelClass::gemm, gemm_flops(m, n, k), traffic, false, {}});
     script.phase(Phase::backward);
 }
 
 void Writer::memory_kernel(std::string name, std::int64_t traffic) {
-    script.kernel({std::move(name), KernelClass::memory_bound, 0, Bytes{traffic}, {}});
+    script.kernel({std::move(name), KernelClass::memory_bound, 0, Bytes{traffic}, false, {}});
 }
 
 void Writer::attention_kernel(std::string name, double flops, std::int64_t traffic) {
-    script.kernel({std::move(name), KernelClass::attention, flops, Bytes{traffic}, {}});
+    script.kernel({std::move(name), KernelClass::attention, flops, Bytes{traffic}, false, {}});
 }
 
 void Writer::accumulate_small_gradient(const std::string& name, Shape shape) {

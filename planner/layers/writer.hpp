@@ -13,12 +13,16 @@ namespace stowage::layers {
 
 class Writer {
 public:
-    Writer(ScriptBuilder& builder, const Dimensions& dimensions, const types::Model& transformer)
-        : script(builder), dim(dimensions), model(transformer) {}
+    /// Keeps references to all three.
+    Writer(ScriptBuilder& builder, const Dimensions& dimensions, const types::Scenario& job)
+        : script(builder), dim(dimensions), scenario(job), model(job.model) {}
 
     ScriptBuilder& script;
     const Dimensions& dim;
+    const types::Scenario& scenario;
     const types::Model& model;
+
+    [[nodiscard]] bool recomputes(types::RecomputeModule module) const { return scenario.recompute.selects(module); }
 
     /// Declares a tensor and allocates it.
     Slot make(std::string name, Shape shape, DataType type = DataType::bf16);

@@ -13,6 +13,7 @@ using layers::StepKind;
 Stream stream_of(layers::CommGroup group) {
     switch (group) {
         case layers::CommGroup::tensor:
+        case layers::CommGroup::context:
         case layers::CommGroup::expert:
         case layers::CommGroup::expert_tensor: return Stream::communication;
         case layers::CommGroup::dense_replicas:

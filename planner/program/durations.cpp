@@ -20,7 +20,7 @@ Nanoseconds Durations::kernel(const layers::Kernel& kernel, layers::Phase phase)
     const bool forward = phase == layers::Phase::forward || phase == layers::Phase::recompute;
     Nanoseconds arithmetic{0};
     if (kernel.flops > 0 && kernel.kind == types::KernelClass::gemm)
-        arithmetic = types::compute_time(kernel.flops, device.gemm_bf16);
+        arithmetic = types::compute_time(kernel.flops, kernel.fp8 ? device.gemm_fp8 : device.gemm_bf16);
     if (kernel.flops > 0 && kernel.kind == types::KernelClass::attention)
         arithmetic =
             types::compute_time(kernel.flops, forward ? device.attention_forward_bf16 : device.attention_backward_bf16);
@@ -35,6 +35,7 @@ Durations::Group Durations::group(layers::CommGroup group) const {
     const std::int64_t stages = layout_.pipeline_model_parallel_size;
     switch (group) {
         case layers::CommGroup::tensor: return {tensor, 1};
+        case layers::CommGroup::context: return {layout_.context_parallel_size, tensor};
         case layers::CommGroup::expert_tensor: return {expert_tensor, 1};
         case layers::CommGroup::expert: return {experts, expert_tensor};
         case layers::CommGroup::dense_replicas: return {layout_.dense_replicas(), tensor};
@@ -71,6 +72,13 @@ Nanoseconds Durations::all_to_all(const Group& group, double bytes) const {
     return std::max(near, node.network.latency + types::transfer_time(whole(outside), node.network.rate));
 }
 
+/// Every rank has one neighbour to send to; the slowest pair crosses nodes as soon as the group does.
+Nanoseconds Durations::exchange(const Group& group, double bytes) const {
+    const types::Node& node = hardware_.node;
+    const types::Link& link = members_in_node(group) == group.size ? node.nvlink : node.network;
+    return link.latency + types::transfer_time(whole(bytes), link.rate);
+}
+
 Nanoseconds Durations::collective(const layers::Collective& collective) const {
     const Group ranks = group(collective.group);
     if (ranks.size <= 1) return Nanoseconds{0};
@@ -80,6 +88,7 @@ Nanoseconds Durations::collective(const layers::Collective& collective) const {
         case layers::CollectiveKind::all_gather:
         case layers::CollectiveKind::reduce_scatter: return ring(ranks, bytes);
         case layers::CollectiveKind::all_to_all: return all_to_all(ranks, bytes);
+        case layers::CollectiveKind::exchange: return exchange(ranks, bytes);
     }
     return Nanoseconds{0};
 }

@@ -36,6 +36,7 @@ private:
     [[nodiscard]] Group group(layers::CommGroup group) const;
     [[nodiscard]] std::int64_t members_in_node(const Group& group) const;
     [[nodiscard]] Nanoseconds ring(const Group& group, double bytes) const;
+    [[nodiscard]] Nanoseconds exchange(const Group& group, double bytes) const;
     [[nodiscard]] Nanoseconds all_to_all(const Group& group, double bytes) const;
 
     const types::Hardware& hardware_;

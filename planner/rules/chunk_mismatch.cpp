@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/rules/sites.hpp"
+#include "scenarios/types/stages.hpp"
 
 namespace stowage::rules {
 namespace {
@@ -105,13 +106,13 @@ bool stage_loses_count(const types::Scenario& scenario, const types::OffloadChoi
 bool loses_count_of_chunks(const types::Scenario& scenario, const types::OffloadChoice& choice) {
     if (choice.modules.empty() || scenario.microbatches() < 2) return false;
     if (scenario.parallel.num_virtual_stages_per_pipeline_rank != 1) return false;
-    const auto layers = types::layers_per_stage(scenario.parallel, scenario.model.num_layers);
-    if (!layers) return false;
-    std::int64_t first_layer = 0;
-    for (std::size_t rank = 0; rank < layers->size(); ++rank) {
-        const Chunk stage = groups_of_stage(scenario, choice.modules, first_layer, (*layers)[rank]);
-        if (stage_loses_count(scenario, choice, stage, static_cast<std::int64_t>(rank))) return true;
-        first_layer += (*layers)[rank];
+    const auto placed = types::stage_table(scenario.parallel, scenario.model);
+    const auto* table = std::get_if<types::StageTable>(&placed);
+    if (table == nullptr) return false;
+    std::int64_t rank = 0;
+    for (const types::StageContents& contents : table->front()) {
+        const Chunk stage = groups_of_stage(scenario, choice.modules, contents.first_layer, contents.layers);
+        if (stage_loses_count(scenario, choice, stage, rank++)) return true;
     }
     return false;
 }

@@ -62,14 +62,15 @@ struct Sites {
     std::size_t margin = 0;
 };
 
-Sites eligible_sites(const Job& job, const layers::StageLayers& stage, const OffloadChoice& choice) {
+Sites eligible_sites(const Job& job, const layers::StageLayers& stage, const layers::ChunkLayers& chunk,
+                     const OffloadChoice& choice) {
     const program::Durations durations(job.scenario.hardware, job.scenario.parallel);
     std::vector<program::FrameLayout> layouts;
     for (const layers::LayerScript& script : stage.scripts) layouts.emplace_back(script, choice);
     Sites sites;
     std::array<bool, types::kModuleCount> last_moves{};
-    for (std::size_t position = 0; position < stage.order.size(); ++position) {
-        const std::size_t script = stage.order[position];
+    for (std::size_t position = 0; position < chunk.order.size(); ++position) {
+        const std::size_t script = chunk.order[position];
         for (const types::Module module : layouts[script].groups()) {
             const Bytes bytes = layouts[script].group_bytes(module);
             last_moves[static_cast<std::size_t>(module)] = bytes > Bytes{0};
@@ -92,13 +93,14 @@ std::size_t dropped(std::size_t count, double fraction) {
     return static_cast<std::size_t>(static_cast<double>(count) * (1 - fraction));
 }
 
-StageFlags flag_stage(const Job& job, const layers::StageLayers& stage, const OffloadChoice& choice) {
-    const Sites sites = eligible_sites(job, stage, choice);
+StageFlags flag_chunk(const Job& job, const layers::StageLayers& stage, const layers::ChunkLayers& chunk,
+                      const OffloadChoice& choice) {
+    const Sites sites = eligible_sites(job, stage, chunk, choice);
     StageFlags flags;
     flags.eligible = sites.list.size();
     flags.kept = dropped(flags.eligible, choice.fraction);
     flags.kept_first = dropped(flags.eligible - sites.margin, choice.fraction);
-    std::vector<types::ModuleSet> moved(stage.order.size());
+    std::vector<types::ModuleSet> moved(chunk.order.size());
     std::array<CopyTimes, types::kModuleCount> longest{};
     for (std::size_t i = 0; i + flags.kept < flags.eligible; ++i) {
         const Site& site = sites.list[i];
@@ -114,14 +116,14 @@ StageFlags flag_stage(const Job& job, const layers::StageLayers& stage, const Of
         for (std::size_t direction = 0; direction < 2; ++direction) flags.certain[direction] -= times[direction];
     if (stage.pipeline_rank * choice.delta_bytes_across_pp_ranks > 0) flags.certain = {};
     for (std::size_t position = 0; position < moved.size(); ++position)
-        flags.freed += freed_by(stage.scripts[stage.order[position]], moved[position]);
+        flags.freed += freed_by(stage.scripts[chunk.order[position]], moved[position]);
     return flags;
 }
 
 /// Tensors that may be alive beside what a choice lets go of, for one microbatch.
-Bytes slack_of(const layers::StageLayers& stage) {
+Bytes slack_of(const layers::StageLayers& stage, const layers::ChunkLayers& chunk) {
     std::int64_t tensors = 0;
-    for (const std::size_t script : stage.order) tensors += std::ssize(stage.scripts[script].saved) + 2;
+    for (const std::size_t script : chunk.order) tensors += std::ssize(stage.scripts[script].saved) + 2;
     return Bytes{tensors * kBlockSlack.count};
 }
 
@@ -132,11 +134,16 @@ FlaggedGroups flagged_groups(const Job& job, const OffloadChoice& choice) {
     flagged.signature = choice.modules.joined();
     if (choice.delta_bytes_across_pp_ranks != 0) flagged.signature += fmt::format(" {}", choice.fraction);
     for (const layers::StageLayers& stage : job.stages) {
-        const StageFlags flags = flag_stage(job, stage, choice);
-        flagged.bytes_per_microbatch += flags.moved;
-        flagged.copy_time.push_back(std::max(flags.certain[0], flags.certain[1]));
-        flagged.freed.push_back(flags.freed);
-        flagged.signature += fmt::format(" {}/{}/{}", flags.eligible, flags.kept, flags.kept_first);
+        CopyTimes certain{};
+        flagged.freed.emplace_back();
+        for (const layers::ChunkLayers& chunk : stage.chunks) {
+            const StageFlags flags = flag_chunk(job, stage, chunk, choice);
+            certain += flags.certain;
+            flagged.bytes_per_microbatch += flags.moved;
+            flagged.freed.back().push_back(flags.freed);
+            flagged.signature += fmt::format(" {}/{}/{}", flags.eligible, flags.kept, flags.kept_first);
+        }
+        flagged.copy_time.push_back(std::max(certain[0], certain[1]));
     }
     return flagged;
 }
@@ -146,11 +153,13 @@ std::vector<Bytes> least_peaks(const Job& job, const Outcome& nothing, const Fla
     const std::int64_t microbatches = job.scenario.microbatches();
     for (std::size_t rank = 0; rank < job.stages.size(); ++rank) {
         const layers::StageLayers& stage = job.stages[rank];
-        const std::int64_t in_flight = std::min(
-            program::warmup_microbatches(stage.pipeline_rank, stage.pipeline_size, microbatches) + 1, microbatches);
-        const Bytes per_microbatch = flagged.freed[rank] + slack_of(stage);
+        const std::int64_t chunks = microbatches * std::ssize(stage.chunks);
+        const std::int64_t in_flight = std::min(program::warmup_chunks(stage, microbatches) + 1, chunks);
+        Bytes largest_chunk;
+        for (std::size_t i = 0; i < stage.chunks.size(); ++i)
+            largest_chunk = std::max(largest_chunk, flagged.freed[rank][i] + slack_of(stage, stage.chunks[i]));
         const Bytes states{std::ssize(stage.states) * kBlockSlack.count};
-        const Bytes granted = Bytes{in_flight * per_microbatch.count} + states;
+        const Bytes granted = Bytes{in_flight * largest_chunk.count} + states;
         // Whatever moves, the states stay.
         peaks.push_back(
             std::max(nothing.ranks[rank].steady_peak_allocated - granted, nothing.ranks[rank].static_bytes));

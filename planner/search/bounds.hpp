@@ -24,7 +24,8 @@ namespace stowage::search {
 struct FlaggedGroups {
     Bytes bytes_per_microbatch{};        ///< over all ranks
     std::vector<Nanoseconds> copy_time;  ///< by rank: the slower direction's copies of one microbatch, at least
-    std::vector<Bytes> freed;            ///< by rank: storages that may go for one microbatch
+    /// By rank, then virtual stage: storages that may go for one microbatch.
+    std::vector<std::vector<Bytes>> freed;
     std::string signature;               ///< equal only for choices that flag the same groups on every rank
 };
 FlaggedGroups flagged_groups(const Job& job, const OffloadChoice& choice);

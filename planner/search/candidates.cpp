@@ -64,8 +64,8 @@ bool already_told(const std::vector<Rejection>& rejections, types::ModuleSet mod
 std::int64_t largest_tensor(const Job& job, types::Module module) {
     std::int64_t largest = 0;
     for (const layers::StageLayers& stage : job.stages)
-        for (const std::size_t script : stage.order)
-            for (const layers::SavedTensor& saved : stage.scripts[script].saved)
+        for (const layers::LayerScript& script : stage.scripts)
+            for (const layers::SavedTensor& saved : script.saved)
                 if (saved.group == module) largest = std::max(largest, saved.elements());
     return largest;
 }
@@ -75,8 +75,8 @@ std::int64_t largest_tensor(const Job& job, types::Module module) {
 types::ModuleSet modules_with_sites(const Job& job, std::int64_t min_elements) {
     types::ModuleSet modules;
     for (const layers::StageLayers& stage : job.stages)
-        for (const std::size_t script : stage.order)
-            for (const layers::SavedTensor& saved : stage.scripts[script].saved)
+        for (const layers::LayerScript& script : stage.scripts)
+            for (const layers::SavedTensor& saved : script.saved)
                 if (saved.group && saved.elements() >= min_elements) modules.insert(*saved.group);
     return modules;
 }

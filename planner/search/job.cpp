@@ -29,8 +29,11 @@ LoweredRanks lower_all(const Job& job, const OffloadChoice& choice) {
 }
 
 std::int64_t transformer_layers(const layers::StageLayers& stage) {
-    return std::count_if(stage.layer_numbers.begin(), stage.layer_numbers.end(),
-                         [](std::int64_t number) { return number >= 0; });
+    std::int64_t layers = 0;
+    for (const layers::ChunkLayers& chunk : stage.chunks)
+        layers += std::count_if(chunk.layer_numbers.begin(), chunk.layer_numbers.end(),
+                                [](std::int64_t number) { return number >= 0; });
+    return layers;
 }
 
 RankOutcome describe(const layers::StageLayers& stage, const program::Lowered& lowered,

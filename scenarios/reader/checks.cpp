@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "scenarios/types/stages.hpp"
+
 namespace stowage::reader {
 namespace {
 
@@ -132,14 +134,16 @@ void check_layers(Gathered& gathered, const types::Scenario& scenario) {
                              "parallel.account_for_embedding_in_pipeline_split",
                              "parallel.account_for_loss_in_pipeline_split", "parallel.pipeline_model_parallel_layout"}))
         return;
-    // How chunks of virtual stages and a layout string divide is the schedule's to say.
-    if (parallel.num_virtual_stages_per_pipeline_rank > 1 || !parallel.pipeline_model_parallel_layout.empty()) return;
-    if (types::layers_per_stage(parallel, scenario.model.num_layers)) return;
-    report(gathered, kPipeline,
-           number(scenario.model.num_layers) + " layers do not divide over " +
-               number(parallel.pipeline_model_parallel_size) + " pipeline stages",
-           "decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers, "
-           "account_for_embedding_in_pipeline_split and account_for_loss_in_pipeline_split change the division");
+    const auto placed = types::stage_table(parallel, scenario.model);
+    const auto* no = std::get_if<types::NoStages>(&placed);
+    if (no == nullptr) return;
+    if (!parallel.pipeline_model_parallel_layout.empty())
+        report(gathered, "parallel.pipeline_model_parallel_layout", no->reason,
+               "one letter a layer, stages separated by |, for example Et*3|(tt|)*6mL");
+    else
+        report(gathered, kPipeline, no->reason,
+               "decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers, "
+               "account_for_embedding_in_pipeline_split and account_for_loss_in_pipeline_split change the division");
 }
 
 void check_batch(Gathered& gathered, const types::Scenario& scenario) {

@@ -65,6 +65,7 @@ struct Device {
     int compute_capability = 0;  ///< 90 is 9.0
     Bytes memory;                ///< usable by the caching allocator: total less context and libraries
     FlopsPerSecond gemm_bf16;
+    FlopsPerSecond gemm_fp8;  ///< 0: no FP8
     FlopsPerSecond attention_forward_bf16;
     FlopsPerSecond attention_backward_bf16;
     BytesPerSecond memory_bandwidth;

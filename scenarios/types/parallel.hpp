@@ -5,7 +5,29 @@
 #include <string>
 #include <vector>
 
+#include "scenarios/types/enum_names.hpp"
+
 namespace stowage::types {
+
+/// How context-parallel ranks exchange keys and values.
+enum class ContextCommunication : std::uint8_t { p2p, all_gather, a2a, a2a_p2p };
+template <>
+struct EnumNames<ContextCommunication> {
+    static constexpr std::array<std::pair<ContextCommunication, std::string_view>, 4> values{
+        {{ContextCommunication::p2p, "p2p"},
+         {ContextCommunication::all_gather, "allgather"},
+         {ContextCommunication::a2a, "a2a"},
+         {ContextCommunication::a2a_p2p, "a2a+p2p"}}};
+};
+
+enum class TokenDispatcher : std::uint8_t { alltoall, allgather, flex };
+template <>
+struct EnumNames<TokenDispatcher> {
+    static constexpr std::array<std::pair<TokenDispatcher, std::string_view>, 3> values{
+        {{TokenDispatcher::alltoall, "alltoall"},
+         {TokenDispatcher::allgather, "allgather"},
+         {TokenDispatcher::flex, "flex"}}};
+};
 
 /// How a model is spread over GPUs, in Megatron's names. Ranks are numbered tensor, context, data, pipeline (fastest
 /// first); expert parallelism lies inside data x context x tensor.
@@ -24,7 +46,17 @@ struct ParallelLayout {
     bool account_for_loss_in_pipeline_split = false;
     std::string pipeline_model_parallel_layout;  ///< Megatron's layout string; empty: none
     std::optional<std::int64_t> microbatch_group_size_per_virtual_pipeline_stage;
+    bool overlap_p2p_comm = true;  ///< interleaved stages only: transfers beside compute, not after it
+    ContextCommunication cp_comm_type = ContextCommunication::p2p;
+    TokenDispatcher moe_token_dispatcher_type = TokenDispatcher::alltoall;
+    bool moe_shared_expert_overlap = false;  ///< shared experts beside the dispatch
+    bool overlap_moe_expert_parallel_comm = false;
+    bool delay_wgrad_compute = false;
 
+    /// Megatron's default: the pipeline's size.
+    [[nodiscard]] std::int64_t microbatch_group_size() const {
+        return microbatch_group_size_per_virtual_pipeline_stage.value_or(pipeline_model_parallel_size);
+    }
     /// GPUs of the whole job.
     [[nodiscard]] std::int64_t world_size() const {
         return tensor_model_parallel_size * pipeline_model_parallel_size * context_parallel_size * data_parallel_size;
@@ -38,11 +70,5 @@ struct ParallelLayout {
     /// Sequence parallelism does nothing with one tensor-parallel rank; Megatron switches it off.
     [[nodiscard]] std::int64_t sequence_shards() const { return sequence_parallel ? tensor_model_parallel_size : 1; }
 };
-
-/// The layers of each pipeline stage, first to last (one virtual stage per rank).
-/// Result: pipeline_model_parallel_size counts whose sum is `num_layers`, or nullopt if they do not divide.
-/// Source: Megatron-LM, transformer_block.get_num_layers_to_build: first/last stages given, the rest even; otherwise
-/// the embedding and the loss may each count as one layer.
-std::optional<std::vector<std::int64_t>> layers_per_stage(const ParallelLayout& layout, std::int64_t num_layers);
 
 }  // namespace stowage::types

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "scenarios/types/bytes.hpp"
+#include "scenarios/types/data_type.hpp"
 #include "scenarios/types/enum_names.hpp"
 #include "scenarios/types/hardware.hpp"
 #include "scenarios/types/model.hpp"
@@ -77,6 +78,18 @@ struct Optimizer {
     bool use_distributed_optimizer = false;
     bool overlap_grad_reduce = false;
     bool overlap_param_gather = false;
+    std::int64_t num_distributed_optimizer_instances = 1;  ///< groups of replicas that each hold all states
+    bool use_precision_aware_optimizer = false;            ///< the four types below are in force
+    DataType main_grads_dtype = DataType::fp32;
+    DataType main_params_dtype = DataType::fp32;
+    DataType exp_avg_dtype = DataType::fp32;
+    DataType exp_avg_sq_dtype = DataType::fp32;
+    bool grad_reduce_in_bf16 = false;          ///< gradients are summed in bf16 instead of fp32
+    bool gradient_accumulation_fusion = true;  ///< weight gradients are added inside the GEMM
+    bool fp8_param_gather = false;             ///< FP8 linears keep and gather FP8 weights only
+    bool optimizer_cpu_offload = false;        ///< states on the host
+    double optimizer_offload_fraction = 1;     ///< of the parameters, in order
+    bool overlap_cpu_optimizer_d2h_h2d = false;
 };
 
 enum class RecomputeGranularity : std::uint8_t { none, selective, full };

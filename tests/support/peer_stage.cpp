@@ -109,7 +109,7 @@ private:
     // Kernels -------------------------------------------------------------------------------------------------------
 
     void kernel(const char* name, KernelClass kind, double ms, double flops = 0) {
-        script_.kernel({name, kind, flops, Bytes{}, steady_time(ms)});
+        script_.kernel({name, kind, flops, Bytes{}, false, steady_time(ms)});
     }
     void linear_forward(const char* name, std::int64_t in, std::int64_t out) {
         const double flops = linear_flops(in, out);
@@ -420,7 +420,7 @@ layers::LayerScript loss_script() {
     script.boundary(kHiddenShape, kHiddenShape, DataType::bf16);
     auto fp32 = [&](const char* name) { return script.tensor(name, kHiddenShape, DataType::fp32); };
     auto kernel = [&](const char* name, double ms) {
-        script.kernel({name, KernelClass::memory_bound, 0, Bytes{}, steady_time(ms)});
+        script.kernel({name, KernelClass::memory_bound, 0, Bytes{}, false, steady_time(ms)});
     };
     auto backward_kernel = [&](const char* name, double us) { kernel(name, kBackwardRest * us / kBackwardRestSum); };
 
@@ -513,12 +513,14 @@ layers::StageLayers peer_stage(types::ModuleSet offloaded, double gemm_time) {
     layers::StageLayers stage;
     stage.scripts = {LayerWriter(true, moved, gemm_time).write(), LayerWriter(false, moved, gemm_time).write(),
                      LayerWriter(false, false, gemm_time).write(), loss_script()};
-    stage.order.assign(kLayers, 1);
-    stage.order.front() = 0;
-    stage.order.back() = 2;
-    stage.order.push_back(3);
-    for (std::int64_t layer = 0; layer < kLayers; ++layer) stage.layer_numbers.push_back(layer);
-    stage.layer_numbers.push_back(-1);
+    layers::ChunkLayers chunk;
+    chunk.order.assign(kLayers, 1);
+    chunk.order.front() = 0;
+    chunk.order.back() = 2;
+    chunk.order.push_back(3);
+    for (std::int64_t layer = 0; layer < kLayers; ++layer) chunk.layer_numbers.push_back(layer);
+    chunk.layer_numbers.push_back(-1);
+    stage.chunks.push_back(std::move(chunk));
     ScriptBuilder optimizer(ScriptKind::optimizer, "no optimizer");
     stage.optimizer = optimizer.build();
     stage.states = peer_states();

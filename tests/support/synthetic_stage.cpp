@@ -149,8 +149,8 @@ LayerScript optimizer(const SyntheticLayer& layer) {
 
 void append(layers::StageLayers& stage, LayerScript script, std::int64_t count, std::int64_t first_number) {
     for (std::int64_t i = 0; i < count; ++i) {
-        stage.order.push_back(stage.scripts.size());
-        stage.layer_numbers.push_back(first_number < 0 ? -1 : first_number + i);
+        stage.chunks.front().order.push_back(stage.scripts.size());
+        stage.chunks.front().layer_numbers.push_back(first_number < 0 ? -1 : first_number + i);
     }
     stage.scripts.push_back(std::move(script));
 }
@@ -165,6 +165,7 @@ layers::StageLayers synthetic_stage(std::int64_t rank, std::int64_t stages, std:
     layers::StageLayers stage;
     stage.pipeline_rank = rank;
     stage.pipeline_size = stages;
+    stage.chunks.resize(1);
     if (rank == 0) append(stage, embedding(layer), 1, -1);
     append(stage, synthetic_layer(layer), layers, rank * layers);
     if (rank == stages - 1) append(stage, head(layer), 1, -1);

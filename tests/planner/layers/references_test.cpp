@@ -84,7 +84,7 @@ TEST(References, AfterForwardOnlyWhatIsSavedIsAlive) {
         Replay replay(stage);
         replay.forward();
         Bytes expected;
-        for (std::size_t script : stage.order) expected += saved_bytes(stage.scripts[script]);
+        for (std::size_t script : stage.chunks.front().order) expected += saved_bytes(stage.scripts[script]);
         if (stage.pipeline_size > 1) expected += stage.boundary;  // the output on its way to the next stage
         EXPECT_EQ(replay.live(), expected) << joined(replay.alive());
     }

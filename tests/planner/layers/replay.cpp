@@ -3,7 +3,7 @@
 namespace stowage::layers::testing {
 
 Replay::Replay(const StageLayers& stage) {
-    for (std::size_t script : stage.order) frames_.push_back(&stage.scripts[script]);
+    for (std::size_t script : stage.chunks.front().order) frames_.push_back(&stage.scripts[script]);
     if (frames_.front()->kind != ScriptKind::embedding) allocate({0, kInput});
 }
 
