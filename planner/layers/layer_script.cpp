@@ -50,6 +50,11 @@ void check_groups(const LayerScript& script) {
     }
 }
 
+/// Saves made under `rebuild` are numbered from here; they are none of the script's.
+constexpr std::size_t kFirstRebuilt = 0x8000;
+
+bool is_rebuilt(SavedIndex saved) { return index(saved) >= kFirstRebuilt; }
+
 }  // namespace
 
 std::int64_t Tensor::elements() const { return product(shape); }
@@ -60,9 +65,10 @@ std::int64_t Parameter::elements() const { return product(shape); }
 
 std::string_view name_of(Part part) {
     static constexpr std::string_view names[] = {
-        "embedding", "attn_norm",  "qkv_linear",   "rotary", "core_attn", "attn_proj",  "residual", "mlp_norm",
-        "mlp_fc1",   "mlp_act",    "mlp_fc2",      "router", "dispatch",  "expert_fc1", "moe_act",  "expert_fc2",
-        "combine",   "final_norm", "output_layer", "loss",   "optimizer", "gradients",  "pipeline", "offload"};
+        "embedding", "attn_norm",  "qkv_linear", "rotary",        "core_attn", "attn_proj",  "residual",
+        "mlp_norm",  "mlp_fc1",    "mlp_act",    "mlp_fc2",       "router",    "dispatch",   "expert_fc1",
+        "moe_act",   "expert_fc2", "combine",    "shared_expert", "latent",    "final_norm", "output_layer",
+        "loss",      "optimizer",  "gradients",  "pipeline",      "offload"};
     return names[static_cast<std::size_t>(part)];
 }
 
@@ -121,8 +127,22 @@ void ScriptBuilder::step(Step step) {
     steps_->push_back(step);
 }
 
-void ScriptBuilder::allocate(Slot slot) { step({.kind = StepKind::allocate, .slot = slot}); }
-void ScriptBuilder::drop(Slot slot) { step({.kind = StepKind::drop, .slot = slot}); }
+Saving ScriptBuilder::saving(Saving saving) { return std::exchange(saving_, saving); }
+
+int& ScriptBuilder::rebuilt(Slot slot) {
+    if (rebuilt_.size() < script_.tensors.size()) rebuilt_.resize(script_.tensors.size());
+    return rebuilt_[index(slot)];
+}
+
+void ScriptBuilder::allocate(Slot slot) {
+    if (saving_ == Saving::rebuild && index(slot) < script_.tensors.size()) rebuilt(slot) = 1;
+    step({.kind = StepKind::allocate, .slot = slot});
+}
+
+void ScriptBuilder::drop(Slot slot) {
+    if (index(slot) < script_.tensors.size() && rebuilt(slot) > 0 && --rebuilt(slot) > 0) return;
+    step({.kind = StepKind::drop, .slot = slot});
+}
 
 void ScriptBuilder::kernel(Kernel kernel) {
     script_.kernels.push_back(std::move(kernel));
@@ -136,9 +156,13 @@ void ScriptBuilder::collective(Collective collective) {
 
 void ScriptBuilder::join_collectives() { step({.kind = StepKind::join_collectives}); }
 void ScriptBuilder::host_sync() { step({.kind = StepKind::host_sync}); }
-void ScriptBuilder::start(Module module) { step({.kind = StepKind::start, .module = module}); }
+
+void ScriptBuilder::start(Module module) {
+    if (saving_ == Saving::autograd) step({.kind = StepKind::start, .module = module});
+}
 
 void ScriptBuilder::commit(Module module, std::vector<Slot> release) {
+    if (saving_ != Saving::autograd) return;
     script_.releases.push_back(std::move(release));
     step({.kind = StepKind::commit,
           .module = module,
@@ -152,6 +176,12 @@ SavedIndex ScriptBuilder::save(Slot slot, std::optional<Module> group) {
 
 SavedIndex ScriptBuilder::save_view(std::string name, Slot slot, std::optional<Module> group,
                                     std::vector<std::int64_t> shape, CopyForm form) {
+    if (saving_ == Saving::nothing) return static_cast<SavedIndex>(kFirstRebuilt - 1);  // nobody may forget it
+    if (saving_ == Saving::rebuild) {
+        if (rebuilt(slot) > 0) ++rebuilt(slot);
+        rebuilt_saves_.push_back(slot);
+        return static_cast<SavedIndex>(kFirstRebuilt + rebuilt_saves_.size() - 1);
+    }
     const DataType type = script_.tensors[index(slot)].type;
     script_.saved.push_back({std::move(name), slot, group, std::move(shape), type, form});
     const auto saved = static_cast<SavedIndex>(script_.saved.size() - 1);
@@ -159,8 +189,21 @@ SavedIndex ScriptBuilder::save_view(std::string name, Slot slot, std::optional<M
     return saved;
 }
 
-void ScriptBuilder::read(SavedIndex saved) { step({.kind = StepKind::read, .saved = saved}); }
-void ScriptBuilder::forget(SavedIndex saved) { step({.kind = StepKind::forget, .saved = saved}); }
+void ScriptBuilder::read(SavedIndex saved) {
+    if (is_rebuilt(saved)) return;
+    STOWAGE_CHECK(index(saved) < script_.saved.size(), "reads a tensor that was not saved");
+    step({.kind = StepKind::read, .saved = saved});
+}
+
+void ScriptBuilder::forget(SavedIndex saved) {
+    if (is_rebuilt(saved)) {
+        const Slot slot = rebuilt_saves_[index(saved) - kFirstRebuilt];
+        if (rebuilt(slot) > 0) drop(slot);
+        return;
+    }
+    STOWAGE_CHECK(index(saved) < script_.saved.size(), "forgets a tensor that was not saved");
+    step({.kind = StepKind::forget, .saved = saved});
+}
 
 LayerScript ScriptBuilder::build() {
     if (script_.kind != ScriptKind::optimizer) {

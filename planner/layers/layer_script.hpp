@@ -102,6 +102,8 @@ enum class Part : std::uint8_t {
     moe_act,
     expert_fc2,
     combine,
+    shared_expert,
+    latent,
     final_norm,
     output_layer,
     loss,
@@ -203,6 +205,13 @@ struct LayerScript {
     std::vector<Parameter> parameters;
 };
 
+/// What `save` does while the steps of a module are written; see ScriptBuilder::saving.
+enum class Saving : std::uint8_t {
+    autograd,  ///< the tensor is saved for the backward
+    nothing,   ///< forward inside a checkpoint: nothing is saved, no offload group opens
+    rebuild,   ///< forward again inside the backward, and what follows from it
+};
+
 /// Writes a script step by step. `part` and `phase` apply to all steps until changed.
 class ScriptBuilder {
 public:
@@ -223,6 +232,13 @@ public:
     void begin_backward(Part part);
     void part(Part part) { part_ = part; }
     void phase(Phase phase) { phase_ = phase; }
+    /// Sets what `save` does from here on and returns what it did.
+    ///
+    /// A checkpoint is written with the same functions as the module it surrounds: the module's forward under
+    /// `nothing`; in the backward, under `rebuild`, the module's forward again and then its backward. Under `rebuild`
+    /// a save is one more reference to a tensor of the second forward, kept until `forget`; a save of a tensor that
+    /// was made outside costs nothing, whoever wrote it holds it. Starts and commits are left out under both.
+    Saving saving(Saving saving);
 
     void allocate(Slot slot);
     void drop(Slot slot);
@@ -245,11 +261,15 @@ public:
 
 private:
     void step(Step step);
+    int& rebuilt(Slot slot);
 
     LayerScript script_;
     std::vector<Step>* steps_;
     Part part_{};
     Phase phase_{};
+    Saving saving_ = Saving::autograd;
+    std::vector<int> rebuilt_;         ///< per slot: references to a tensor made under `rebuild`
+    std::vector<Slot> rebuilt_saves_;  ///< the tensors of the saves made under `rebuild`
 };
 
 /// One persistent allocation of a rank: parameters, gradients, optimizer states, workspaces.
