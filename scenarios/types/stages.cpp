@@ -10,6 +10,7 @@ namespace stowage::types {
 namespace {
 
 constexpr std::size_t kLongestLayout = 1'000'000;  // letters; far above any pipeline
+constexpr const char* kTooLong = "more than a million letters";
 
 // -------------------------------------------------------------------------------------------------- layout strings
 
@@ -31,7 +32,10 @@ public:
 private:
     std::string sequence(int depth) {
         std::string letters;
-        while (reason_.empty() && at_ < text_.size() && text_[at_] != ')') letters += repeated(unit(depth));
+        while (reason_.empty() && at_ < text_.size() && text_[at_] != ')') {
+            letters += repeated(unit(depth));
+            if (letters.size() > kLongestLayout) return fail(kTooLong);
+        }
         return letters;
     }
 
@@ -57,9 +61,9 @@ private:
         const std::size_t digits = at_;
         std::size_t times = 0;
         while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0)
-            times = std::min<std::size_t>(10 * times + static_cast<std::size_t>(text_[at_++] - '0'), kLongestLayout);
+            times = std::min(10 * times + static_cast<std::size_t>(text_[at_++] - '0'), kLongestLayout + 1);
         if (at_ == digits) return fail("a '*' without the number of times");
-        if (times * unit.size() > kLongestLayout) return fail("a repetition with more than a million letters");
+        if (times * unit.size() > kLongestLayout) return fail(kTooLong);
         std::string letters;
         for (std::size_t i = 0; i < times; ++i) letters += unit;
         return letters;
