@@ -9,7 +9,9 @@ namespace {
 void set_tokens(Dimensions& d, const types::Scenario& scenario) {
     const types::ParallelLayout& layout = scenario.parallel;
     d.micro_batch = scenario.batch.micro_batch_size;
-    d.sequence = scenario.batch.seq_length;
+    d.context = layout.context_parallel_size;
+    d.full_sequence = scenario.batch.seq_length;
+    d.sequence = d.full_sequence / d.context;
     d.tensor = layout.tensor_model_parallel_size;
     d.expert = layout.expert_model_parallel_size;
     d.expert_tensor = layout.expert_tensor_parallel_size;
@@ -18,15 +20,22 @@ void set_tokens(Dimensions& d, const types::Scenario& scenario) {
     d.local_tokens = d.tokens / layout.sequence_shards();
 }
 
+void set_attention_widths(Dimensions& d, const types::Model& model) {
+    const bool latent = model.multi_latent_attention;
+    d.heads = model.num_attention_heads / d.tensor;
+    d.groups = latent ? d.heads : model.num_query_groups / d.tensor;
+    d.head_size = latent ? model.qk_head_dim + model.qk_pos_emb_head_dim : model.kv_channels;
+    d.value_head_size = latent ? model.v_head_dim : model.kv_channels;
+    d.query_width = d.heads * d.head_size;
+    d.key_width = d.groups * d.head_size;
+    d.value_width = d.groups * d.value_head_size;
+    d.output_width = d.heads * d.value_head_size;
+    d.qkv_width = d.query_width + d.key_width + d.value_width + (model.attention_output_gate ? d.output_width : 0);
+}
+
 void set_dense_widths(Dimensions& d, const types::Scenario& scenario) {
     const types::Model& model = scenario.model;
     d.hidden = model.hidden_size;
-    d.heads = model.num_attention_heads / d.tensor;
-    d.groups = model.num_query_groups / d.tensor;
-    d.head_size = model.kv_channels;
-    d.query_width = d.heads * d.head_size;
-    d.key_width = d.groups * d.head_size;
-    d.qkv_width = d.query_width + 2 * d.key_width;
     d.ffn = model.ffn_hidden_size / d.tensor;
     d.fc1_width = d.ffn * (model.gated() ? 2 : 1);
     d.padded_vocabulary = padded_vocabulary(scenario);
@@ -64,6 +73,7 @@ std::int64_t padded_vocabulary(const types::Scenario& scenario) {
 Dimensions dimensions_of(const types::Scenario& scenario) {
     Dimensions d;
     set_tokens(d, scenario);
+    set_attention_widths(d, scenario.model);
     set_dense_widths(d, scenario);
     set_experts(d, scenario);
     return d;

@@ -13,23 +13,29 @@ using Shape = std::vector<std::int64_t>;
 /// Units: elements and tokens. `tensor`-sharded sizes are this rank's share.
 struct Dimensions {
     std::int64_t micro_batch = 0;
-    std::int64_t sequence = 0;
+    std::int64_t sequence = 0;       ///< of this rank: seq_length / context
+    std::int64_t full_sequence = 0;  ///< over all context-parallel ranks
     std::int64_t hidden = 0;
     std::int64_t tensor = 1;         ///< tensor-parallel ranks
+    std::int64_t context = 1;        ///< context-parallel ranks
     std::int64_t expert = 1;         ///< expert-parallel ranks
     std::int64_t expert_tensor = 1;  ///< tensor-parallel ranks inside an expert
     bool sequence_parallel = false;  ///< in force: asked for, and more than one tensor-parallel rank
-    std::int64_t tokens = 0;         ///< of a microbatch
+    std::int64_t tokens = 0;         ///< of a microbatch on this rank: micro_batch * sequence
     std::int64_t local_tokens = 0;   ///< outside attention and linears: tokens / tensor with sequence parallelism
 
-    std::int64_t heads = 0;   ///< of this rank
-    std::int64_t groups = 0;  ///< key/value heads of this rank
-    std::int64_t head_size = 0;
-    std::int64_t query_width = 0;  ///< heads * head_size
-    std::int64_t key_width = 0;    ///< groups * head_size
-    std::int64_t qkv_width = 0;    ///< the packed output of the qkv linear
-    std::int64_t ffn = 0;          ///< dense feed-forward width of this rank
-    std::int64_t fc1_width = 0;    ///< ffn, twice that when gated
+    std::int64_t heads = 0;      ///< of this rank
+    std::int64_t groups = 0;     ///< key/value heads of this rank; the heads with multi-latent attention
+    std::int64_t head_size = 0;  ///< of query and key
+    std::int64_t value_head_size =
+        0;                          ///< of value and attention's output; another one only with multi-latent attention
+    std::int64_t query_width = 0;   ///< heads * head_size
+    std::int64_t key_width = 0;     ///< groups * head_size
+    std::int64_t value_width = 0;   ///< groups * value_head_size
+    std::int64_t output_width = 0;  ///< heads * value_head_size: what the output projection takes
+    std::int64_t qkv_width = 0;     ///< the packed output of the qkv linear, the output gate included
+    std::int64_t ffn = 0;           ///< dense feed-forward width of this rank
+    std::int64_t fc1_width = 0;     ///< ffn, twice that when gated
     std::int64_t padded_vocabulary = 0;
     std::int64_t vocabulary = 0;  ///< padded, this rank's share
 
