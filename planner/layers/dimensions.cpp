@@ -42,24 +42,47 @@ void set_dense_widths(Dimensions& d, const types::Scenario& scenario) {
     d.vocabulary = d.padded_vocabulary / d.tensor;
 }
 
-/// The most loaded rank gets `routing_skew` times the mean, but never more than there is.
-std::int64_t received(const Dimensions& d, const types::Batch& batch) {
-    if (batch.routing != types::Routing::skewed) return d.sent_tokens;
-    const double wanted = std::ceil(static_cast<double>(d.sent_tokens) * batch.routing_skew);
-    return std::min(static_cast<std::int64_t>(wanted), d.sent_tokens * d.expert);
+/// Tokens that an expert takes from one rank: the mean times the factor, rounded up.
+/// Source: Megatron-LM, core/transformer/moe/moe_utils.py, get_capacity.
+std::int64_t capacity_of(const Dimensions& d, const types::Model& model) {
+    if (!model.moe_expert_capacity_factor) return 0;
+    const auto mean = static_cast<double>(d.local_tokens * d.topk) / static_cast<double>(d.experts);
+    return static_cast<std::int64_t>(std::ceil(mean * *model.moe_expert_capacity_factor));
+}
+
+/// Padded, every rank sends as many to every expert. Otherwise a capacity only takes away what is over it.
+std::int64_t sent(const Dimensions& d, const types::Model& model) {
+    const std::int64_t chosen = d.local_tokens * d.topk;
+    if (d.capacity == 0) return chosen;
+    return model.drop_and_pad() ? d.capacity * d.experts : std::min(chosen, d.capacity * d.experts);
+}
+
+/// The most loaded rank gets `routing_skew` times the mean, but never more than there is, nor more than its experts
+/// take.
+std::int64_t received(const Dimensions& d, const types::Scenario& scenario) {
+    if (scenario.batch.routing != types::Routing::skewed || scenario.model.drop_and_pad()) return d.sent_tokens;
+    const auto wanted = std::ceil(static_cast<double>(d.sent_tokens) * scenario.batch.routing_skew);
+    const std::int64_t all = d.sent_tokens * d.expert;
+    const std::int64_t most = d.capacity > 0 ? std::min(all, d.capacity * d.local_experts * d.expert) : all;
+    return std::min(static_cast<std::int64_t>(wanted), most);
 }
 
 void set_experts(Dimensions& d, const types::Scenario& scenario) {
     const types::Model& model = scenario.model;
     if (!model.has_experts()) return;
+    const std::int64_t halves = model.gated() ? 2 : 1;
+    d.shared_ffn = model.moe_shared_expert_intermediate_size / d.tensor;
+    d.shared_fc1_width = d.shared_ffn * halves;
+    d.routed_width = model.moe_latent_size > 0 ? model.moe_latent_size : d.hidden;
     d.experts = model.num_experts;
     d.local_experts = model.num_experts / d.expert;
     d.topk = model.moe_router_topk;
-    d.sent_tokens = d.local_tokens * d.topk;
-    d.received_tokens = received(d, scenario.batch);
+    d.capacity = capacity_of(d, model);
+    d.sent_tokens = sent(d, model);
+    d.received_tokens = received(d, scenario);
     d.expert_tokens = d.received_tokens * d.expert_tensor;
     d.expert_ffn = model.moe_ffn_hidden_size / d.expert_tensor;
-    d.expert_fc1_width = d.expert_ffn * (model.gated() ? 2 : 1);
+    d.expert_fc1_width = d.expert_ffn * halves;
 }
 
 }  // namespace

@@ -39,10 +39,14 @@ struct Dimensions {
     std::int64_t padded_vocabulary = 0;
     std::int64_t vocabulary = 0;  ///< padded, this rank's share
 
-    std::int64_t experts = 0;  ///< of the model
+    std::int64_t shared_ffn = 0;  ///< width of the shared expert, this rank's share; 0: there is none
+    std::int64_t shared_fc1_width = 0;
+    std::int64_t routed_width = 0;  ///< of a token on its way to the experts and inside: hidden, or the latent size
+    std::int64_t capacity = 0;      ///< tokens that one expert takes from one rank; 0: without limit
+    std::int64_t experts = 0;       ///< of the model
     std::int64_t local_experts = 0;
     std::int64_t topk = 0;
-    std::int64_t sent_tokens = 0;  ///< token copies that this rank sends: local_tokens * topk
+    std::int64_t sent_tokens = 0;  ///< token copies that this rank sends: local_tokens * topk, or up to the capacity
     std::int64_t received_tokens =
         0;                           ///< that it gets from its expert-parallel group; the most loaded rank's if skewed
     std::int64_t expert_tokens = 0;  ///< that its experts work on: received_tokens * expert_tensor
