@@ -147,7 +147,9 @@ struct Collective {
     CollectiveKind kind = CollectiveKind::all_reduce;
     CommGroup group = CommGroup::tensor;
     Bytes bytes;
-    bool blocks_main = true;  ///< the main stream waits for it at once; otherwise until `join_collectives`
+    bool blocks_main = true;    ///< the main stream waits for it at once; otherwise until `join_collectives`
+    std::int64_t parts = 1;     ///< the group is cut into so many runs of neighbours, and each runs it by itself
+    bool across_parts = false;  ///< instead: among the ranks that have the same place in every part
 };
 
 enum class StepKind : std::uint8_t {
@@ -189,7 +191,7 @@ struct Parameter {
 };
 
 /// What a script stands for.
-enum class ScriptKind : std::uint8_t { embedding, dense_layer, moe_layer, head, optimizer };
+enum class ScriptKind : std::uint8_t { embedding, dense_layer, moe_layer, head, optimizer, mtp };
 
 /// One layer of one implementation, forward and backward. Built by ScriptBuilder.
 struct LayerScript {
@@ -272,14 +274,18 @@ private:
     std::vector<Slot> rebuilt_saves_;  ///< the tensors of the saves made under `rebuild`
 };
 
-/// One persistent allocation of a rank: parameters, gradients, optimizer states, workspaces.
+/// One persistent allocation of a rank: parameters, gradients, optimizer states, workspaces; on the device unless
+/// `what` says that it is host memory.
 struct StateBuffer {
-    enum class When : std::uint8_t { setup, first_optimizer_step };
-    enum class What : std::uint8_t { weights, gradients, optimizer, workspace };
+    /// between_steps: made by each optimizer step, gone when the next step starts.
+    enum class When : std::uint8_t { setup, first_optimizer_step, between_steps };
+    enum class What : std::uint8_t { weights, gradients, optimizer, workspace, pinned_host, pageable_host };
     std::string name;
     Bytes bytes;
     What what = What::weights;
     When when = When::setup;
+
+    [[nodiscard]] bool on_host() const { return what == What::pinned_host || what == What::pageable_host; }
 };
 
 /// Frames `first` to `last` of a chunk, whose forward keeps only the first one's input and whose backward first runs

@@ -39,6 +39,14 @@ std::string with_modules(std::string name, std::string_view what, types::ModuleS
     return modules.empty() ? name : name + ", " + std::string(what) + " " + modules.joined();
 }
 
+std::uint32_t slot_of(TransferKind kind) {
+    const bool activation = kind == TransferKind::send_forward || kind == TransferKind::receive_forward;
+    return static_cast<std::uint32_t>(activation ? layers::kInput : layers::kGradOutput);
+}
+
+/// The scope of a transfer's tensor; the next one is that of the input it releases.
+Scope scope_of(std::size_t part) { return static_cast<Scope>(2 * part); }
+
 }  // namespace
 
 std::string body_key(std::size_t script, const ForwardDecisions& forward, const BackwardDecisions* backward) {
@@ -46,7 +54,10 @@ std::string body_key(std::size_t script, const ForwardDecisions& forward, const 
     append(key, script, 2);
     append(key, forward.offloaded);
     append(key, forward.unmanaged);
-    append(key, (forward.input_held ? 1U : 0U) + (backward != nullptr ? 2U : 0U), 1);
+    append(key,
+           (forward.input_held ? 1U : 0U) + (backward != nullptr ? 2U : 0U) +
+               4U * static_cast<std::uint64_t>(forward.pass),
+           1);
     if (backward == nullptr) return key;
     append(key, backward->inline_read);
     append(key, backward->waits);
@@ -84,7 +95,9 @@ Body BodyBuilder::forward(std::size_t script, const ForwardDecisions& decisions)
     BodyWriter writer(*this, stage_.scripts[script], layouts_[script]);
     writer.forward(decisions, false);
     released_while_saved_ = released_while_saved_ || writer.released_while_saved();
-    std::string name = with_modules(stage_.scripts[script].name + " forward", "offloads", decisions.offloaded);
+    constexpr std::string_view kPassNames[] = {" forward", " forward, discarding", " forward, again"};
+    std::string name = stage_.scripts[script].name + std::string(kPassNames[static_cast<std::size_t>(decisions.pass)]);
+    name = with_modules(std::move(name), "offloads", decisions.offloaded);
     return {std::move(name), writer.take()};
 }
 
@@ -114,6 +127,9 @@ Body BodyBuilder::optimizer(bool first) {
         if (stage_.states[i].when == layers::StateBuffer::When::first_optimizer_step)
             writer.state(stage_.states[i], static_cast<std::uint32_t>(i), kNeighbourFrame);
     writer.plain_steps(stage_.optimizer.forward);
+    for (std::size_t i = 0; i < stage_.states.size(); ++i)
+        if (stage_.states[i].when == layers::StateBuffer::When::between_steps)
+            writer.state(stage_.states[i], static_cast<std::uint32_t>(i), kNeighbourFrame);
     return {first ? "first optimizer step" : "optimizer step", writer.take()};
 }
 
@@ -125,40 +141,75 @@ Body BodyBuilder::setup() {
     return {"setup", writer.take()};
 }
 
-Body BodyBuilder::transfer(std::string_view name, std::int8_t peer, std::optional<layers::Slot> sent,
-                           std::optional<layers::Slot> received, bool release_input) {
-    constexpr Stream kStream = Stream::pipeline_communication;
-    Body body{std::string(name), {}};
-    auto emit = [&body](Operation operation) {
-        operation.part = layers::Part::pipeline;
-        body.operations.push_back(operation);
-    };
-    if (received)
-        emit({.kind = OperationKind::allocate,
-              .scope = kNeighbourFrame,
-              .slot = static_cast<std::uint32_t>(*received),
-              .bytes = stage_.boundary});
-    emit({.kind = OperationKind::stream_wait, .stream = kStream, .other = Stream::main});
-    emit({.kind = OperationKind::peer_transfer,
-          .stream = kStream,
-          .peer = peer,
-          .detail = label(name),
-          .bytes = stage_.boundary,
-          .duration = durations_.peer_transfer(stage_.pipeline_rank - (peer < 0 ? 1 : 0), stage_.boundary)});
-    emit({.kind = OperationKind::stream_wait, .stream = Stream::main, .other = kStream});
-    // Megatron synchronises the device after every batched transfer (batch_p2p_sync, on by default).
-    emit({.kind = OperationKind::device_sync});
-    if (sent)
-        emit({.kind = OperationKind::free,
-              .scope = kOwnFrame,
-              .slot = static_cast<std::uint32_t>(*sent),
-              .bytes = stage_.boundary});
-    if (release_input)
-        emit({.kind = OperationKind::free,
-              .scope = kFirstTarget,
-              .slot = static_cast<std::uint32_t>(layers::kInput),
-              .bytes = stage_.boundary});
+Body BodyBuilder::begin_step() {
+    Body body{"begin of the step", {}};
+    for (std::size_t i = 0; i < stage_.states.size(); ++i)
+        if (stage_.states[i].when == layers::StateBuffer::When::between_steps)
+            body.operations.push_back(
+                {.kind = OperationKind::free, .slot = static_cast<std::uint32_t>(i), .bytes = stage_.states[i].bytes});
     return body;
+}
+
+Body BodyBuilder::free_inputs(std::string_view name, bool first, bool second) {
+    Body body{std::string(name), {}};
+    for (const auto& [wanted, scope] : {std::pair(first, kOwnFrame), std::pair(second, kNeighbourFrame)})
+        if (wanted)
+            body.operations.push_back({.kind = OperationKind::free,
+                                       .part = layers::Part::pipeline,
+                                       .scope = scope,
+                                       .slot = static_cast<std::uint32_t>(layers::kInput),
+                                       .bytes = stage_.boundary});
+    return body;
+}
+
+Body BodyBuilder::transfers(const std::vector<TransferPart>& parts, TransferCall call) {
+    std::string name;
+    for (const TransferPart& part : parts) name += (name.empty() ? "" : ", ") + std::string(name_of(part.kind));
+    Body body{call == TransferCall::await ? "await " + name : std::move(name), {}};
+    if (call != TransferCall::await) issue(parts, body);
+    if (call != TransferCall::post) await(parts, body, call == TransferCall::grouped_and_synchronised);
+    for (Operation& operation : body.operations) operation.part = layers::Part::pipeline;
+    return body;
+}
+
+void BodyBuilder::issue(const std::vector<TransferPart>& parts, Body& body) {
+    for (std::size_t i = 0; i < parts.size(); ++i)
+        if (!sends(parts[i].kind))
+            body.operations.push_back({.kind = OperationKind::allocate,
+                                       .scope = scope_of(i),
+                                       .slot = slot_of(parts[i].kind),
+                                       .bytes = stage_.boundary});
+    for (const TransferPart& part : parts)
+        body.operations.push_back(
+            {.kind = OperationKind::stream_wait, .stream = stream_of(part.kind), .other = Stream::main});
+    for (const TransferPart& part : parts) {
+        const std::int64_t ranks = stage_.pipeline_size;
+        const std::int64_t link =
+            with_next(part.kind) ? stage_.pipeline_rank : (stage_.pipeline_rank + ranks - 1) % ranks;
+        body.operations.push_back({.kind = OperationKind::peer_transfer,
+                                   .stream = stream_of(part.kind),
+                                   .transfer = part.kind,
+                                   .detail = label(name_of(part.kind)),
+                                   .bytes = stage_.boundary,
+                                   .duration = durations_.peer_transfer(link, stage_.boundary)});
+    }
+}
+
+void BodyBuilder::await(const std::vector<TransferPart>& parts, Body& body, bool synchronise) const {
+    for (const TransferPart& part : parts)
+        body.operations.push_back(
+            {.kind = OperationKind::stream_wait, .stream = Stream::main, .other = stream_of(part.kind)});
+    // Megatron synchronises the device after every batched transfer (batch_p2p_sync, on by default).
+    if (synchronise) body.operations.push_back({.kind = OperationKind::device_sync});
+    const auto free = [&](Scope scope, std::uint32_t slot) {
+        body.operations.push_back(
+            {.kind = OperationKind::free, .scope = scope, .slot = slot, .bytes = stage_.boundary});
+    };
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (sends(parts[i].kind)) free(scope_of(i), slot_of(parts[i].kind));
+        if (parts[i].release_input)
+            free(static_cast<Scope>(scope_of(i) + 1), static_cast<std::uint32_t>(layers::kInput));
+    }
 }
 
 }  // namespace stowage::program

@@ -14,11 +14,15 @@
 
 namespace stowage::program {
 
+/// How often a layer's forward runs: once, or first without saving anything and a second time before the backward.
+enum class Pass : std::uint8_t { normal, discarding, recomputing };
+
 /// What the manager decided for one forward of one layer: one bit a module.
 struct ForwardDecisions {
     types::ModuleSet offloaded;
     types::ModuleSet unmanaged;
-    bool input_held = false;  ///< the schedule keeps the layer's input until the backward is sent
+    bool input_held = false;  ///< the schedule, or the checkpoint that the layer begins, keeps the layer's input
+    Pass pass = Pass::normal;
     friend bool operator==(const ForwardDecisions&, const ForwardDecisions&) = default;
 };
 
@@ -60,10 +64,19 @@ public:
     Body optimizer(bool first);
     /// Allocates what the rank holds from the start.
     Body setup();
-    /// A grouped call with a neighbour: sends from slot `sent` of scope 0 (and frees it), receives into slot `received`
-    /// of scope 1. `release_input`: the schedule also lets go of the input in slot kInput of scope 2.
-    Body transfer(std::string_view name, std::int8_t peer, std::optional<layers::Slot> sent,
-                  std::optional<layers::Slot> received, bool release_input);
+    /// Transfers with neighbours. The i-th one's tensor lies in the frame of scope 2 i; a sent tensor is freed once the
+    /// main stream has waited for it. `release_input`: the schedule then also lets go of the input in the frame of
+    /// scope 2 i + 1.
+    struct TransferPart {
+        TransferKind kind{};
+        bool release_input = false;
+    };
+    enum class TransferCall : std::uint8_t { grouped_and_synchronised, grouped, post, await };
+    Body transfers(const std::vector<TransferPart>& parts, TransferCall call);
+    /// Frees kInput of scope 0 if `first`, and kInput of scope 1 if `second`.
+    Body free_inputs(std::string_view name, bool first, bool second);
+    /// Frees what lives between steps only.
+    Body begin_step();
 
     /// Whether a forced release emptied a tensor that a group kept on the device still needs (Megatron would fail in
     /// backward).
@@ -77,6 +90,9 @@ public:
     std::uint32_t pinned_key(Bytes bytes, types::DataType type);
 
 private:
+    void issue(const std::vector<TransferPart>& parts, Body& body);
+    void await(const std::vector<TransferPart>& parts, Body& body, bool synchronise) const;
+
     const layers::StageLayers& stage_;
     const std::vector<FrameLayout>& layouts_;
     FrameLayout optimizer_layout_;

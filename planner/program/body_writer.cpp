@@ -100,7 +100,7 @@ void BodyWriter::collective(const layers::Collective& collective) {
 
 void BodyWriter::common_step(const layers::Step& step) {
     part_ = step.part;
-    phase_ = step.phase;
+    phase_ = recomputing_ && step.phase == layers::Phase::forward ? layers::Phase::recompute : step.phase;
     switch (step.kind) {
         case StepKind::allocate: allocate(step.slot); break;
         case StepKind::drop: drop(step.slot); break;
@@ -128,10 +128,12 @@ void BodyWriter::state(const layers::StateBuffer& buffer, std::uint32_t slot, Sc
 void BodyWriter::forward(const ForwardDecisions& decisions, bool silent) {
     silent_ = silent;
     offloaded_ = decisions.offloaded;
+    recomputing_ = decisions.pass == Pass::recomputing && !silent;
     if (script_.kind != layers::ScriptKind::embedding)
         references_[layers::index(layers::kInput)] = decisions.input_held ? 2 : 1;
     for (const layers::Step& step : script_.forward) {
         common_step(step);
+        if (decisions.pass == Pass::discarding) continue;  // nothing is saved, no group is open
         if (step.kind == StepKind::commit) commit_forward(step, decisions);
         if (step.kind != StepKind::save) continue;
         const Slot tensor = script_.saved[layers::index(step.saved)].tensor;
@@ -139,6 +141,8 @@ void BodyWriter::forward(const ForwardDecisions& decisions, bool silent) {
         if (!script_.tensors[layers::index(tensor)].persistent) ++references_[layers::index(tensor)];
     }
     silent_ = false;
+    recomputing_ = false;
+    if (decisions.pass == Pass::discarding) check_all_freed(decisions.input_held);
 }
 
 void BodyWriter::commit_forward(const layers::Step& step, const ForwardDecisions& decisions) {

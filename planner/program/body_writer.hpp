@@ -53,6 +53,7 @@ private:
     std::vector<bool> read_inline_;
     types::ModuleSet offloaded_;
     bool silent_ = false;
+    bool recomputing_ = false;
     bool released_while_saved_ = false;
     layers::Part part_{};
     layers::Phase phase_{};

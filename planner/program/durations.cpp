@@ -79,8 +79,14 @@ Nanoseconds Durations::exchange(const Group& group, double bytes) const {
     return link.latency + types::transfer_time(whole(bytes), link.rate);
 }
 
+Durations::Group Durations::part_of(const Group& group, const layers::Collective& collective) {
+    const std::int64_t members = group.size / collective.parts;
+    if (collective.across_parts) return {collective.parts, group.stride * members};
+    return {members, group.stride};
+}
+
 Nanoseconds Durations::collective(const layers::Collective& collective) const {
-    const Group ranks = group(collective.group);
+    const Group ranks = part_of(group(collective.group), collective);
     if (ranks.size <= 1) return Nanoseconds{0};
     const auto bytes = static_cast<double>(collective.bytes.count);
     switch (collective.kind) {
@@ -93,11 +99,12 @@ Nanoseconds Durations::collective(const layers::Collective& collective) const {
     return Nanoseconds{0};
 }
 
-Nanoseconds Durations::peer_transfer(std::int64_t stage, Bytes bytes) const {
+Nanoseconds Durations::peer_transfer(std::int64_t rank, Bytes bytes) const {
     const types::Node& node = hardware_.node;
     const std::int64_t stride = layout_.world_size() / layout_.pipeline_model_parallel_size;
-    const std::int64_t first = stage * stride;
-    const std::int64_t last = first + 2 * stride - 1;
+    const std::int64_t next = (rank + 1) % layout_.pipeline_model_parallel_size;
+    const std::int64_t first = std::min(rank, next) * stride;
+    const std::int64_t last = (std::max(rank, next) + 1) * stride - 1;
     const bool one_node = first / node.gpus_per_node == last / node.gpus_per_node;
     const types::Link& link = one_node ? node.nvlink : node.network;
     return link.latency + types::transfer_time(bytes, link.rate);

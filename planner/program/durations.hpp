@@ -22,8 +22,9 @@ public:
 
     [[nodiscard]] Nanoseconds kernel(const layers::Kernel& kernel, layers::Phase phase) const;
     [[nodiscard]] Nanoseconds collective(const layers::Collective& collective) const;
-    /// Between pipeline stage `stage` and the next one: NVLink if the two lie in one node, else the network.
-    [[nodiscard]] Nanoseconds peer_transfer(std::int64_t stage, Bytes bytes) const;
+    /// Between pipeline rank `rank` and the next one (the first, from the last): NVLink if the two lie in one node,
+    /// else the network.
+    [[nodiscard]] Nanoseconds peer_transfer(std::int64_t rank, Bytes bytes) const;
     [[nodiscard]] Nanoseconds copy(Direction direction, Bytes bytes) const;
     /// Gathering a strided view into contiguous memory: read and write once.
     [[nodiscard]] Nanoseconds gather(Bytes bytes) const;
@@ -34,6 +35,8 @@ private:
         std::int64_t stride = 1;  ///< between neighbouring ranks of the group
     };
     [[nodiscard]] Group group(layers::CommGroup group) const;
+    /// The ranks that a collective runs over, of those of its group.
+    [[nodiscard]] static Group part_of(const Group& group, const layers::Collective& collective);
     [[nodiscard]] std::int64_t members_in_node(const Group& group) const;
     [[nodiscard]] Nanoseconds ring(const Group& group, double bytes) const;
     [[nodiscard]] Nanoseconds exchange(const Group& group, double bytes) const;

@@ -1,12 +1,14 @@
 #include "planner/program/lowering.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "planner/program/body_builder.hpp"
+#include "planner/program/frames.hpp"
 #include "planner/program/megatron_manager.hpp"
 #include "planner/program/schedule.hpp"
 #include "scenarios/types/check.hpp"
@@ -37,40 +39,44 @@ std::vector<Step> hook_steps(const layers::LayerScript& script, const FrameLayou
     return hooks;
 }
 
-/// Numbers of the frames of a rank: for each microbatch its layers, then what arrives from and leaves to the
-/// neighbours; last what lives through the whole run.
-class Frames {
-public:
-    Frames(std::int64_t microbatches, std::size_t positions)
-        : microbatches_(static_cast<std::uint32_t>(microbatches)), positions_(static_cast<std::uint32_t>(positions)) {}
-    [[nodiscard]] std::uint32_t layer(std::int64_t microbatch, std::size_t position) const {
-        return static_cast<std::uint32_t>(microbatch) * (positions_ + 2) + static_cast<std::uint32_t>(position);
+/// The order in which Megatron's manager expects the backwards: a chunk of the last virtual stage at once, the others
+/// as soon as the first and the last stage hold equally many. Result: numbers of `forwards`.
+std::vector<std::uint32_t> manager_backward_order(const std::vector<Chunk>& forwards, std::int64_t virtual_stages) {
+    std::vector<std::uint32_t> order;
+    std::vector<std::vector<std::uint32_t>> waiting(static_cast<std::size_t>(virtual_stages));
+    const auto flush = [&] {
+        if (waiting.front().size() != waiting.back().size()) return;
+        for (std::size_t stage = waiting.size() - 1; stage-- > 0;)
+            order.insert(order.end(), waiting[stage].begin(), waiting[stage].end());
+        for (auto& chunks : waiting) chunks.clear();
+    };
+    for (std::uint32_t number = 0; number < forwards.size(); ++number) {
+        const auto stage = static_cast<std::size_t>(forwards[number].virtual_stage);
+        const bool last = stage + 1 == waiting.size();
+        if (last) order.push_back(number);
+        waiting[stage].push_back(number);
+        if (last) flush();
     }
-    [[nodiscard]] std::uint32_t inward(std::int64_t microbatch) const { return layer(microbatch, positions_); }
-    [[nodiscard]] std::uint32_t outward(std::int64_t microbatch) const { return layer(microbatch, positions_ + 1); }
-    [[nodiscard]] std::uint32_t persistent() const { return microbatches_ * (positions_ + 2); }
-    [[nodiscard]] std::uint32_t optimizer() const { return persistent() + 1; }
-
-private:
-    std::uint32_t microbatches_;
-    std::uint32_t positions_;
-};
+    return order;
+}
 
 class Lowering {
 public:
     Lowering(const layers::StageLayers& stage, std::int64_t microbatches, const types::OffloadChoice& choice,
              types::RuleSet rules, const Durations& durations)
         : stage_(stage),
-          microbatches_(microbatches),
+          shape_(shape_of(stage, microbatches)),
           layouts_(make_layouts(stage, choice)),
           builder_(stage, layouts_, durations, result_.program),
-          frames_(microbatches, stage.order.size()),
-          manager_(chunk_groups(), backward_order(), stage.pipeline_rank, choice, rules) {
+          frames_(stage, microbatches),
+          forwards_(forward_chunks(shape_)),
+          manager_(chunk_groups(), manager_backward_order(forwards_, shape_.virtual_stages), stage.pipeline_rank,
+                   choice, rules) {
         for (std::size_t i = 0; i < stage_.scripts.size(); ++i) {
             forward_hooks_.push_back(hook_steps(stage_.scripts[i], layouts_[i], true));
             backward_hooks_.push_back(hook_steps(stage_.scripts[i], layouts_[i], false));
         }
-        decisions_.resize(static_cast<std::size_t>(microbatches) * stage_.order.size());
+        decisions_.resize(frames_.persistent());
         result_.program.pipeline_rank = stage.pipeline_rank;
     }
 
@@ -88,26 +94,42 @@ public:
 private:
     // ------------------------------------------------------------------------------------------------------- structure
 
-    [[nodiscard]] std::size_t script_at(std::size_t position) const { return stage_.order[position]; }
-    [[nodiscard]] bool first_stage() const { return stage_.pipeline_rank == 0; }
+    [[nodiscard]] const layers::ChunkLayers& layers_of(Chunk chunk) const {
+        return stage_.chunks[static_cast<std::size_t>(chunk.virtual_stage)];
+    }
+    [[nodiscard]] std::size_t script_at(Chunk chunk, std::size_t position) const {
+        return layers_of(chunk).order[position];
+    }
+    /// Whether the chunk's input comes from a neighbour.
+    [[nodiscard]] bool receives(Chunk chunk) const { return stage_.pipeline_rank > 0 || chunk.virtual_stage > 0; }
+    [[nodiscard]] bool interleaved() const { return shape_.virtual_stages > 1; }
 
-    std::vector<std::shared_ptr<const ChunkGroups>> chunk_groups() {
-        auto groups = std::make_shared<ChunkGroups>();
-        for (std::size_t position = 0; position < stage_.order.size(); ++position) {
-            group_base_.push_back(static_cast<std::uint32_t>(groups->size()));
-            const FrameLayout& layout = layouts_[script_at(position)];
-            for (const types::Module module : layout.groups())
-                groups->push_back({module, static_cast<std::uint32_t>(position), layout.group_bytes(module)});
-        }
-        groups_ = groups;
-        return {static_cast<std::size_t>(microbatches_), std::move(groups)};
+    /// The manager's number of a chunk is its place among the forwards.
+    [[nodiscard]] std::uint32_t number_of(Chunk chunk) const {
+        return numbers_[static_cast<std::size_t>(chunk.virtual_stage * shape_.microbatches + chunk.microbatch)];
     }
 
-    /// With one virtual stage backwards run in the order of the forwards.
-    [[nodiscard]] std::vector<std::uint32_t> backward_order() const {
-        std::vector<std::uint32_t> order(static_cast<std::size_t>(microbatches_));
-        std::iota(order.begin(), order.end(), 0U);
-        return order;
+    std::vector<std::shared_ptr<const ChunkGroups>> chunk_groups() {
+        for (const layers::ChunkLayers& chunk : stage_.chunks) {
+            auto groups = std::make_shared<ChunkGroups>();
+            std::vector<std::uint32_t> base;
+            for (std::size_t position = 0; position < chunk.order.size(); ++position) {
+                base.push_back(static_cast<std::uint32_t>(groups->size()));
+                const FrameLayout& layout = layouts_[chunk.order[position]];
+                for (const types::Module module : layout.groups())
+                    groups->push_back({module, static_cast<std::uint32_t>(position), layout.group_bytes(module)});
+            }
+            groups_.push_back(std::move(groups));
+            group_base_.push_back(std::move(base));
+        }
+        std::vector<std::shared_ptr<const ChunkGroups>> of_chunks;
+        numbers_.resize(forwards_.size());
+        for (const Chunk chunk : forwards_) {
+            numbers_[static_cast<std::size_t>(chunk.virtual_stage * shape_.microbatches + chunk.microbatch)] =
+                static_cast<std::uint32_t>(of_chunks.size());
+            of_chunks.push_back(groups_[static_cast<std::size_t>(chunk.virtual_stage)]);
+        }
+        return of_chunks;
     }
 
     void place_frames() {
@@ -118,10 +140,12 @@ private:
             slot += slots;
             event += events;
         };
-        for (std::int64_t microbatch = 0; microbatch < microbatches_; ++microbatch) {
-            for (const std::size_t script : stage_.order) add(layouts_[script].slots(), layouts_[script].events());
-            add(2, 0);
-            add(2, 0);
+        for (const layers::ChunkLayers& chunk : stage_.chunks) {
+            for (std::int64_t microbatch = 0; microbatch < shape_.microbatches; ++microbatch) {
+                for (const std::size_t script : chunk.order) add(layouts_[script].slots(), layouts_[script].events());
+                add(2, 0);
+                add(2, 0);
+            }
         }
         add(static_cast<std::uint32_t>(stage_.states.size()), 0);
         add(static_cast<std::uint32_t>(stage_.optimizer.tensors.size()), 0);
@@ -137,13 +161,17 @@ private:
         return entry->second;
     }
 
-    void add_instance(RunStage stage, BodyId body, std::int64_t microbatch, std::int64_t layer,
-                      std::initializer_list<std::uint32_t> scopes) {
+    template <class Frames>
+    void add_instance(RunStage stage, BodyId body, std::int64_t microbatch, std::int64_t layer, const Frames& scopes) {
         StepProgram& program = result_.program;
         program.sequence[static_cast<std::size_t>(stage)].push_back(
             {body, static_cast<std::int32_t>(microbatch), static_cast<std::int32_t>(layer),
              static_cast<std::uint32_t>(program.scope_frames.size())});
-        program.scope_frames.insert(program.scope_frames.end(), scopes);
+        program.scope_frames.insert(program.scope_frames.end(), std::begin(scopes), std::end(scopes));
+    }
+    void add_instance(RunStage stage, BodyId body, std::int64_t microbatch, std::int64_t layer,
+                      std::initializer_list<std::uint32_t> scopes) {
+        add_instance<std::initializer_list<std::uint32_t>>(stage, body, microbatch, layer, scopes);
     }
 
     void set_up() {
@@ -152,8 +180,9 @@ private:
     }
 
     void step(RunStage stage) {
-        for (const ScheduleStep& entry :
-             one_forward_one_backward(stage_.pipeline_rank, stage_.pipeline_size, microbatches_)) {
+        if (stage == RunStage::steady && has_states_between_steps())
+            add_instance(stage, body("begin", [&] { return builder_.begin_step(); }), -1, -1, {frames_.persistent()});
+        for (const ScheduleStep& entry : pipeline_schedule(shape_)) {
             if (manager_.chunk_mismatch()) break;
             schedule_step(stage, entry);
         }
@@ -164,82 +193,112 @@ private:
         add_instance(stage, optimizer, -1, -1, {frames_.optimizer(), frames_.persistent()});
     }
 
+    [[nodiscard]] bool has_states_between_steps() const {
+        return std::any_of(stage_.states.begin(), stage_.states.end(), [](const layers::StateBuffer& state) {
+            return state.when == layers::StateBuffer::When::between_steps;
+        });
+    }
+
     void schedule_step(RunStage stage, const ScheduleStep& entry) {
         using Kind = ScheduleStep::Kind;
-        const std::int64_t sent = entry.microbatch;
+        using Call = BodyBuilder::TransferCall;
+        // Interleaved stages whose transfers overlap use single sends and receives, which nothing synchronises.
+        const bool batched = !interleaved() || !stage_.overlapped_transfers;
         switch (entry.kind) {
-            case Kind::forward: forward(stage, sent); break;
-            case Kind::backward: backward(stage, sent); break;
-            case Kind::receive_forward: transfer(stage, "receive_forward", -1, {}, sent); break;
-            case Kind::send_forward: transfer(stage, "send_forward", +1, sent, {}); break;
-            case Kind::send_forward_receive_backward:
-                transfer(stage, "send_forward_receive_backward", +1, sent, entry.received);
+            case Kind::forward: forward(stage, entry.chunk); break;
+            case Kind::backward: backward(stage, entry.chunk); break;
+            case Kind::exchange:
+                transfers(stage, entry.transfers, batched ? Call::grouped_and_synchronised : Call::grouped);
                 break;
-            case Kind::receive_backward: transfer(stage, "receive_backward", +1, {}, sent); break;
-            case Kind::send_backward: transfer(stage, "send_backward", -1, sent, {}); break;
-            case Kind::send_backward_receive_forward:
-                transfer(stage, "send_backward_receive_forward", -1, sent, entry.received);
-                break;
+            case Kind::post: transfers(stage, entry.transfers, Call::post); break;
+            case Kind::await: transfers(stage, entry.transfers, Call::await); break;
         }
     }
 
-    /// A transfer with the neighbour `peer`. To the next stage go outputs and come output gradients; to the previous
-    /// one go input gradients and come inputs.
-    void transfer(RunStage stage, const char* name, std::int8_t peer, std::optional<std::int64_t> sent,
-                  std::optional<std::int64_t> received) {
-        const bool next = peer > 0;
-        const std::size_t last = stage_.order.size() - 1;
-        const layers::Slot sent_slot = next ? layers::kInput : layers::kGradOutput;
-        const layers::Slot received_slot = next ? layers::kGradOutput : layers::kInput;
-        const bool release = sent && !next && !builder_.releases_input(script_at(0), decisions_of(*sent, 0));
-        const BodyId id = body(std::string(name) + (release ? "+" : ""), [&] {
-            return builder_.transfer(name, peer, sent ? std::optional(sent_slot) : std::nullopt,
-                                     received ? std::optional(received_slot) : std::nullopt, release);
-        });
-        const std::uint32_t from = sent ? (next ? frames_.outward(*sent) : frames_.inward(*sent)) : 0;
-        const std::uint32_t to = received ? frames_.layer(*received, next ? last : 0) : 0;
-        add_instance(stage, id, sent ? *sent : *received, -1, {from, to, sent ? frames_.layer(*sent, 0) : 0});
+    [[nodiscard]] std::uint32_t frame_of(const Transfer& transfer) const {
+        const std::size_t last = layers_of(transfer.chunk).order.size() - 1;
+        switch (transfer.kind) {
+            case TransferKind::send_forward: return frames_.outward(transfer.chunk);
+            case TransferKind::receive_forward: return frames_.layer(transfer.chunk, 0);
+            case TransferKind::send_backward: return frames_.inward(transfer.chunk);
+            case TransferKind::receive_backward: return frames_.layer(transfer.chunk, last);
+        }
+        return 0;
     }
 
-    // ----------------------------------------------------------------------------------------------------------
-    // forward
-
-    ForwardDecisions& decisions_of(std::int64_t microbatch, std::size_t position) {
-        return decisions_[static_cast<std::size_t>(microbatch) * stage_.order.size() + position];
+    void transfers(RunStage stage, const std::vector<Transfer>& transfers, BodyBuilder::TransferCall call) {
+        std::string key = "transfers " + std::to_string(static_cast<int>(call));
+        std::vector<BodyBuilder::TransferPart> parts;
+        std::vector<std::uint32_t> scopes;
+        for (const Transfer& transfer : transfers) {
+            // Plain 1F1B holds a chunk's input in a variable until its gradient is sent.
+            const bool release =
+                transfer.kind == TransferKind::send_backward && !interleaved() && !input_emptied(transfer.chunk);
+            parts.push_back({transfer.kind, release});
+            key += " " + std::to_string(static_cast<int>(transfer.kind)) + (release ? "+" : "");
+            scopes.push_back(frame_of(transfer));
+            scopes.push_back(frames_.layer(transfer.chunk, 0));
+        }
+        const BodyId id = body(key, [&] { return builder_.transfers(parts, call); });
+        add_instance(stage, id, transfers.front().chunk.microbatch, -1, scopes);
     }
 
-    [[nodiscard]] std::uint32_t group_number(std::size_t position, types::Module module) const {
-        return group_base_[position] + layouts_[script_at(position)].group_index(module);
+    [[nodiscard]] bool input_emptied(Chunk chunk) const {
+        return builder_.releases_input(script_at(chunk, 0), decisions_[frames_.layer(chunk, 0)]);
     }
 
-    void forward(RunStage stage, std::int64_t microbatch) {
-        manager_.begin_forward(static_cast<std::uint32_t>(microbatch));
-        for (std::size_t position = 0; position < stage_.order.size(); ++position)
-            forward_layer(stage, microbatch, position);
+    // --------------------------------------------------------------------------------------------------------- forward
+
+    [[nodiscard]] std::uint32_t group_number(Chunk chunk, std::size_t position, types::Module module) const {
+        const auto stage = static_cast<std::size_t>(chunk.virtual_stage);
+        return group_base_[stage][position] + layouts_[script_at(chunk, position)].group_index(module);
     }
 
-    void forward_layer(RunStage stage, std::int64_t microbatch, std::size_t position) {
-        const std::size_t script = script_at(position);
-        ForwardDecisions& decisions = decisions_of(microbatch, position);
-        decisions = decide_forward(stage, static_cast<std::uint32_t>(microbatch), position);
+    /// The span of recomputed frames that `position` lies in.
+    [[nodiscard]] const layers::RecomputedSpan* span_at(Chunk chunk, std::size_t position) const {
+        for (const layers::RecomputedSpan& span : layers_of(chunk).recomputed)
+            if (span.first <= position && position <= span.last) return &span;
+        return nullptr;
+    }
+
+    /// The frame that takes a layer's output: the next layer's, or what leaves to the neighbour.
+    [[nodiscard]] std::uint32_t frame_after(Chunk chunk, std::size_t position) const {
+        const bool last = position + 1 == layers_of(chunk).order.size();
+        return last ? frames_.outward(chunk) : frames_.layer(chunk, position + 1);
+    }
+
+    void forward(RunStage stage, Chunk chunk) {
+        manager_.begin_forward(number_of(chunk));
+        for (std::size_t position = 0; position < layers_of(chunk).order.size(); ++position) {
+            ForwardDecisions& decisions = decisions_[frames_.layer(chunk, position)];
+            const layers::RecomputedSpan* span = span_at(chunk, position);
+            decisions = span != nullptr ? ForwardDecisions{} : decide_forward(stage, chunk, position);
+            decisions.input_held = (position == 0 && receives(chunk)) || (span != nullptr && position == span->first);
+            if (span != nullptr) decisions.pass = Pass::discarding;
+            forward_layer(stage, chunk, position, decisions);
+            if (span != nullptr) decisions.pass = Pass::recomputing;
+        }
+    }
+
+    void forward_layer(RunStage stage, Chunk chunk, std::size_t position, const ForwardDecisions& decisions) {
+        const std::size_t script = script_at(chunk, position);
         const BodyId id =
             body(body_key(script, decisions, nullptr), [&] { return builder_.forward(script, decisions); });
-        const bool last = position + 1 == stage_.order.size();
-        add_instance(stage, id, microbatch, stage_.layer_numbers[position],
-                     {frames_.layer(microbatch, position),
-                      last ? frames_.outward(microbatch) : frames_.layer(microbatch, position + 1)});
+        add_instance(stage, id, chunk.microbatch, layers_of(chunk).layer_numbers[position],
+                     {frames_.layer(chunk, position), frame_after(chunk, position)});
     }
 
-    ForwardDecisions decide_forward(RunStage stage, std::uint32_t chunk, std::size_t position) {
+    ForwardDecisions decide_forward(RunStage stage, Chunk chunk, std::size_t position) {
         ForwardDecisions decisions;
-        decisions.input_held = position == 0 && !first_stage();
-        const FrameLayout& layout = layouts_[script_at(position)];
-        for (const Step& hook : forward_hooks_[script_at(position)]) {
-            const std::uint32_t group = group_number(position, hook.module);
+        const std::size_t script = script_at(chunk, position);
+        const FrameLayout& layout = layouts_[script];
+        const std::uint32_t number = number_of(chunk);
+        for (const Step& hook : forward_hooks_[script]) {
+            const std::uint32_t group = group_number(chunk, position, hook.module);
             if (hook.kind == StepKind::start) {
-                manager_.start(chunk, group);
-                if (manager_.unmanaged(chunk, group)) decisions.unmanaged.insert(hook.module);
-            } else if (manager_.commit(chunk, group)) {
+                manager_.start(number, group);
+                if (manager_.unmanaged(number, group)) decisions.unmanaged.insert(hook.module);
+            } else if (manager_.commit(number, group)) {
                 decisions.offloaded.insert(hook.module);
                 count_offload(stage, hook.module, layout.group_bytes(hook.module));
             }
@@ -258,63 +317,78 @@ private:
         ++counts.groups[static_cast<std::size_t>(module)];
     }
 
-    // ---------------------------------------------------------------------------------------------------------
-    // backward
+    // -------------------------------------------------------------------------------------------------------- backward
 
-    void backward(RunStage stage, std::int64_t microbatch) {
-        for (std::size_t position = stage_.order.size(); position-- > 0;) backward_layer(stage, microbatch, position);
+    void backward(RunStage stage, Chunk chunk) {
+        for (std::size_t position = layers_of(chunk).order.size(); position-- > 0;) {
+            const layers::RecomputedSpan* span = span_at(chunk, position);
+            if (span != nullptr && position == span->last)
+                for (std::size_t again = span->first; again <= span->last; ++again)
+                    forward_layer(stage, chunk, again, decisions_[frames_.layer(chunk, again)]);
+            backward_layer(stage, chunk, position);
+            if (span != nullptr && position == span->first) end_recomputed(stage, chunk, *span);
+        }
+        if (interleaved() && receives(chunk) && !input_emptied(chunk)) {
+            const BodyId id = body("release input", [&] { return builder_.free_inputs("release input", true, false); });
+            add_instance(stage, id, chunk.microbatch, -1, {frames_.layer(chunk, 0)});
+        }
     }
 
-    void backward_layer(RunStage stage, std::int64_t microbatch, std::size_t position) {
-        const std::size_t script = script_at(position);
-        const ForwardDecisions& forward_decisions = decisions_of(microbatch, position);
+    /// The checkpoint lets go of its input and of the output that it computed again.
+    void end_recomputed(RunStage stage, Chunk chunk, const layers::RecomputedSpan& span) {
+        const bool schedule_holds = span.first == 0 && receives(chunk);
+        const BodyId id = body(schedule_holds ? "end of checkpoint, held" : "end of checkpoint",
+                               [&] { return builder_.free_inputs("end of checkpoint", !schedule_holds, true); });
+        add_instance(stage, id, chunk.microbatch, layers_of(chunk).layer_numbers[span.first],
+                     {frames_.layer(chunk, span.first), frame_after(chunk, span.last)});
+    }
+
+    void backward_layer(RunStage stage, Chunk chunk, std::size_t position) {
+        const std::size_t script = script_at(chunk, position);
+        const ForwardDecisions& forward_decisions = decisions_[frames_.layer(chunk, position)];
         targets_.clear();
-        const BackwardDecisions decisions =
-            decide_backward(stage, static_cast<std::uint32_t>(microbatch), position, forward_decisions);
+        const BackwardDecisions decisions = decide_backward(stage, chunk, position, forward_decisions);
         const BodyId id = body(body_key(script, forward_decisions, &decisions),
                                [&] { return builder_.backward(script, forward_decisions, decisions); });
-        const std::uint32_t neighbour =
-            position == 0 ? frames_.inward(microbatch) : frames_.layer(microbatch, position - 1);
-        add_instance(stage, id, microbatch, stage_.layer_numbers[position],
-                     {frames_.layer(microbatch, position), neighbour});
+        const std::uint32_t neighbour = position == 0 ? frames_.inward(chunk) : frames_.layer(chunk, position - 1);
+        add_instance(stage, id, chunk.microbatch, layers_of(chunk).layer_numbers[position],
+                     {frames_.layer(chunk, position), neighbour});
         StepProgram& program = result_.program;
         program.scope_frames.insert(program.scope_frames.end(), targets_.begin(), targets_.end());
     }
 
-    BackwardDecisions decide_backward(RunStage stage, std::uint32_t chunk, std::size_t position,
+    BackwardDecisions decide_backward(RunStage stage, Chunk chunk, std::size_t position,
                                       const ForwardDecisions& forward_decisions) {
         BackwardDecisions decisions;
-        for (const Step& hook : backward_hooks_[script_at(position)]) {
+        if (forward_decisions.pass == Pass::recomputing) return decisions;
+        const std::uint32_t number = number_of(chunk);
+        for (const Step& hook : backward_hooks_[script_at(chunk, position)]) {
             if (forward_decisions.unmanaged.contains(hook.module)) continue;
-            const std::uint32_t group = group_number(position, hook.module);
+            const std::uint32_t group = group_number(chunk, position, hook.module);
             if (hook.kind == StepKind::commit)
-                if (const auto awaited = manager_.commit_backward(chunk, group))
-                    decisions.waits[static_cast<std::size_t>(hook.module)] = reach(*awaited, position);
-            if (hook.kind == StepKind::read && manager_.read(chunk, group)) {
+                if (const auto awaited = manager_.commit_backward(number, group))
+                    decisions.waits[static_cast<std::size_t>(hook.module)] =
+                        reach(*awaited, frames_.layer(chunk, position), false);
+            if (hook.kind == StepKind::read && manager_.read(number, group)) {
                 decisions.inline_read.insert(hook.module);
                 OffloadCounts& counts = result_.counts;
                 ++(stage == RunStage::record ? counts.record_inline_reads : counts.steady_inline_reads);
             }
             if (hook.kind == StepKind::start)
-                decisions.targets[static_cast<std::size_t>(hook.module)] = prefetch(chunk);
+                if (const auto group_ahead = manager_.start_backward(number))
+                    decisions.targets[static_cast<std::size_t>(hook.module)] =
+                        reach(*group_ahead, kNoFrame, !manager_.prefetched(*group_ahead));
         }
         return decisions;
     }
 
-    /// How the backward of the layer at `position` reaches a group of the same microbatch; its own frame needs no
-    /// binding.
-    ReloadTarget reach(GroupRef ref, std::size_t position) {
-        const GroupSite& site = (*groups_)[ref.group];
-        const Scope scope = site.position == position ? kOwnFrame : scope_of(frames_.layer(ref.chunk, site.position));
-        return {static_cast<std::uint16_t>(script_at(site.position)), site.module, scope, false};
-    }
-
-    std::optional<ReloadTarget> prefetch(std::uint32_t chunk) {
-        const std::optional<GroupRef> group = manager_.start_backward(chunk);
-        if (!group) return std::nullopt;
-        const GroupSite& site = (*groups_)[group->group];
-        return ReloadTarget{static_cast<std::uint16_t>(script_at(site.position)), site.module,
-                            scope_of(frames_.layer(group->chunk, site.position)), !manager_.prefetched(*group)};
+    /// How a backward in frame `own` reaches a group; its own frame needs no binding.
+    ReloadTarget reach(GroupRef ref, std::uint32_t own, bool empty) {
+        const Chunk chunk = forwards_[ref.chunk];
+        const GroupSite& site = (*groups_[static_cast<std::size_t>(chunk.virtual_stage)])[ref.group];
+        const std::uint32_t frame = frames_.layer(chunk, site.position);
+        return {static_cast<std::uint16_t>(script_at(chunk, site.position)), site.module,
+                frame == own ? kOwnFrame : scope_of(frame), empty};
     }
 
     Scope scope_of(std::uint32_t frame) {
@@ -327,23 +401,28 @@ private:
     void finish_counts() {
         for (const auto& [module, name] : types::enum_names<types::Module>())
             result_.counts.table[static_cast<std::size_t>(module)] = manager_.table_bytes(module);
-        for (const GroupSite& site : *groups_)
-            if (site.bytes > Bytes{0}) result_.counts.eligible_groups += microbatches_;
+        for (const auto& groups : groups_)
+            for (const GroupSite& site : *groups)
+                if (site.bytes > Bytes{0}) result_.counts.eligible_groups += shape_.microbatches;
         result_.released_while_saved = builder_.released_while_saved();
     }
 
+    static constexpr std::uint32_t kNoFrame = UINT32_MAX;
+
     const layers::StageLayers& stage_;
-    std::int64_t microbatches_;
+    PipelineShape shape_;
     Lowered result_;
     std::vector<FrameLayout> layouts_;
     BodyBuilder builder_;
     Frames frames_;
-    std::shared_ptr<const ChunkGroups> groups_;
-    std::vector<std::uint32_t> group_base_;
+    std::vector<Chunk> forwards_;
+    std::vector<std::uint32_t> numbers_;                      ///< by virtual stage and microbatch
+    std::vector<std::shared_ptr<const ChunkGroups>> groups_;  ///< by virtual stage
+    std::vector<std::vector<std::uint32_t>> group_base_;      ///< by virtual stage and position
     MegatronManager manager_;
     std::vector<std::vector<Step>> forward_hooks_;
     std::vector<std::vector<Step>> backward_hooks_;
-    std::vector<ForwardDecisions> decisions_;
+    std::vector<ForwardDecisions> decisions_;  ///< by frame
     std::vector<std::uint32_t> targets_;
     std::unordered_map<std::string, BodyId> bodies_;
 };
@@ -353,7 +432,9 @@ private:
 Lowered lower(const layers::StageLayers& stage, std::int64_t microbatches, const types::OffloadChoice& choice,
               types::RuleSet rules, const Durations& durations) {
     STOWAGE_CHECK(microbatches >= 1, "a step has at least one microbatch");
-    STOWAGE_CHECK(!stage.order.empty(), "a stage has at least one frame");
+    STOWAGE_CHECK(!stage.chunks.empty(), "a stage has at least one chunk");
+    for (const layers::ChunkLayers& chunk : stage.chunks)
+        STOWAGE_CHECK(!chunk.order.empty(), "a chunk has at least one frame");
     return Lowering(stage, microbatches, choice, rules, durations).run();
 }
 

@@ -32,7 +32,8 @@ struct Lowered {
 };
 
 /// Lowers one rank of a pipeline: schedule, layers and offload policy become one program for set-up, record and steady
-/// steps. Shapes: `microbatches` forwards and backwards of the stage's layers, 1F1B. Cost:   O(instances * hooks +
+/// steps. Shapes: `microbatches` forwards and backwards of the stage's layers, 1F1B, interleaved if it has
+/// several virtual stages. Cost: O(instances * hooks +
 /// distinct bodies * their operations). Throws: std::logic_error if a script is not well formed (our bug).
 Lowered lower(const layers::StageLayers& stage, std::int64_t microbatches, const types::OffloadChoice& choice,
               types::RuleSet rules, const Durations& durations);

@@ -5,6 +5,7 @@
 
 #include "planner/layers/layer_script.hpp"
 #include "planner/program/stream.hpp"
+#include "planner/program/transfer.hpp"
 
 namespace stowage::program {
 
@@ -15,7 +16,7 @@ enum class OperationKind : std::uint8_t {
     compute,         ///< one kernel or library call
     copy,            ///< one transfer between device and pinned memory
     collective,      ///< over ranks that behave as this one does
-    peer_transfer,   ///< send and receive with one pipeline neighbour, as one grouped call
+    peer_transfer,   ///< one tensor to or from a pipeline neighbour
     event_record,    ///< on `stream`
     event_wait,      ///< `stream` waits for an event recorded before
     stream_wait,     ///< `stream` waits for all that `other` was given so far
@@ -50,7 +51,7 @@ struct Operation {
     layers::Phase phase{};
     types::Module module{};  ///< offload operations: the group's module
     Scope scope = kOwnFrame;
-    std::int8_t peer = 0;      ///< peer_transfer: -1 the previous stage, +1 the next
+    TransferKind transfer{};   ///< peer_transfer
     std::uint32_t slot = 0;    ///< allocate, free, record_stream, pinned_*: slot; event_*: event
     std::uint32_t detail = 0;  ///< pinned_acquire: pool key; otherwise the index of the label
     Bytes bytes{};

@@ -14,15 +14,25 @@ enum class Stream : std::uint8_t {
     h2d,                     ///< its host-to-device stream
     communication,           ///< tensor- and expert-parallel collectives
     gradient_communication,  ///< data-parallel collectives
-    pipeline_communication,  ///< transfers between pipeline neighbours
+    send_forward,            ///< transfers between pipeline neighbours: one stream for each way a tensor can go
+    receive_forward,
+    send_backward,
+    receive_backward,
 };
-inline constexpr int kStreamCount = 6;
+inline constexpr int kStreamCount = 9;
 constexpr std::size_t index(Stream stream) { return static_cast<std::size_t>(stream); }
 
 /// The names that timelines, traces and reports use.
 constexpr std::string_view name_of(Stream stream) {
-    constexpr std::array<std::string_view, kStreamCount> names{
-        "main", "d2h", "h2d", "communication", "gradient_communication", "pipeline_communication"};
+    constexpr std::array<std::string_view, kStreamCount> names{"main",
+                                                               "d2h",
+                                                               "h2d",
+                                                               "communication",
+                                                               "gradient_communication",
+                                                               "send_forward",
+                                                               "receive_forward",
+                                                               "send_backward",
+                                                               "receive_backward"};
     return names[index(stream)];
 }
 

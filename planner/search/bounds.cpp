@@ -154,7 +154,8 @@ std::vector<Bytes> least_peaks(const Job& job, const Outcome& nothing, const Fla
     for (std::size_t rank = 0; rank < job.stages.size(); ++rank) {
         const layers::StageLayers& stage = job.stages[rank];
         const std::int64_t chunks = microbatches * std::ssize(stage.chunks);
-        const std::int64_t in_flight = std::min(program::warmup_chunks(stage, microbatches) + 1, chunks);
+        const std::int64_t in_flight =
+            std::min(program::warmup_chunks(program::shape_of(stage, microbatches)) + 1, chunks);
         Bytes largest_chunk;
         for (std::size_t i = 0; i < stage.chunks.size(); ++i)
             largest_chunk = std::max(largest_chunk, flagged.freed[rank][i] + slack_of(stage, stage.chunks[i]));

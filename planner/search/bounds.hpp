@@ -26,7 +26,7 @@ struct FlaggedGroups {
     std::vector<Nanoseconds> copy_time;  ///< by rank: the slower direction's copies of one microbatch, at least
     /// By rank, then virtual stage: storages that may go for one microbatch.
     std::vector<std::vector<Bytes>> freed;
-    std::string signature;               ///< equal only for choices that flag the same groups on every rank
+    std::string signature;  ///< equal only for choices that flag the same groups on every rank
 };
 FlaggedGroups flagged_groups(const Job& job, const OffloadChoice& choice);
 

@@ -7,12 +7,12 @@
 
 namespace stowage::simulator {
 
-/// The transfers between two neighbouring pipeline ranks. Each side posts its calls in order; the k-th call of one side
-/// and the k-th of the other are the two halves of one transfer, which starts when both have reached it (NCCL's send
-/// and receive kernels wait for each other).
+/// The transfers of one kind from one pipeline rank to a neighbour. Each side posts its calls in order; the k-th send
+/// and the k-th receive are the two halves of one transfer, which starts when both have been reached (NCCL's send and
+/// receive kernels wait for each other).
 class PeerChannel {
 public:
-    /// Side 0 is the earlier stage. Result: the number of this side's call.
+    /// Side 0 sends. Result: the number of this side's call.
     std::size_t post(int side, std::int64_t time) {
         times_[side].push_back(time);
         return times_[side].size() - 1;

@@ -39,11 +39,11 @@ void RankSimulator::Events::wait_all() {
 // stages
 
 RankSimulator::RankSimulator(const program::StepProgram& program, const types::Node& node,
-                             const SimulationOptions& options, PeerChannel* previous, PeerChannel* next)
+                             const SimulationOptions& options, const Channels& channels)
     : program_(program),
       node_(node),
       options_(options),
-      channels_{previous, next},
+      channels_(channels),
       device_(node.copy, options.interference),
       device_memory_(options.device_memory ? memory::VirtualDeviceMemory(*options.device_memory)
                                            : memory::VirtualDeviceMemory()),
@@ -185,7 +185,7 @@ Tick RankSimulator::launch_cost(const Operation& operation) const {
     const types::HostCosts& host = node_.host;
     if (operation.kind == OperationKind::copy) return ticks(host.copy_launch);
     if (operation.kind != OperationKind::compute) return ticks(host.kernel_launch);
-    const bool forward = operation.phase == layers::Phase::forward;
+    const bool forward = operation.phase == layers::Phase::forward || operation.phase == layers::Phase::recompute;
     return ticks(host.kernel_launch + (forward ? host.framework_forward : host.framework_backward));
 }
 
@@ -208,9 +208,10 @@ bool RankSimulator::launch(const Operation& operation) {
             device_.copy(operation.stream, operation.direction, operation.bytes.count, length, host_, tag);
             break;
         case OperationKind::peer_transfer: {
-            PeerChannel* channel = channels_[operation.peer < 0 ? 0 : 1];
-            STOWAGE_CHECK(channel != nullptr, "a transfer with a stage that is not there");
-            device_.transfer(operation.stream, *channel, operation.peer < 0 ? 1 : 0, length, host_, tag);
+            PeerChannel* channel = channels_[program::index(operation.transfer)];
+            STOWAGE_CHECK(channel != nullptr, "a transfer with a rank that is not there");
+            device_.transfer(operation.stream, *channel, program::sends(operation.transfer) ? 0 : 1, length, host_,
+                             tag);
             break;
         }
         default: device_.communicate(operation.stream, length, host_, tag); break;

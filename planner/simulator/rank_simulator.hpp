@@ -42,9 +42,12 @@ enum class RankState : std::uint8_t {
 /// done with a stage or needs a neighbour.
 class RankSimulator {
 public:
-    /// Keeps references to program and hardware. A channel is null where the rank has no neighbour.
+    /// A rank's channel for each kind of transfer; null where it has no neighbour.
+    using Channels = std::array<PeerChannel*, program::kTransferKinds>;
+
+    /// Keeps references to program and hardware.
     RankSimulator(const program::StepProgram& program, const types::Node& node, const SimulationOptions& options,
-                  PeerChannel* previous, PeerChannel* next);
+                  const Channels& channels);
 
     /// Starts a stage at `time`, at or after the end of the one before.
     void begin(RunStage stage, Tick time);
@@ -98,7 +101,7 @@ private:
     const program::StepProgram& program_;
     const types::Node& node_;
     SimulationOptions options_;
-    PeerChannel* channels_[2];
+    Channels channels_;
     VirtualDevice device_;
     memory::VirtualDeviceMemory device_memory_;
     Events events_;

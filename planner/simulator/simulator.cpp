@@ -14,11 +14,9 @@ class Pipeline {
 public:
     Pipeline(const std::vector<const program::StepProgram*>& programs, const types::Node& node,
              const SimulationOptions& options)
-        : channels_(programs.size() > 1 ? programs.size() - 1 : 0) {
+        : forward_(programs.size()), backward_(programs.size()) {
         for (std::size_t rank = 0; rank < programs.size(); ++rank)
-            ranks_.push_back(std::make_unique<RankSimulator>(*programs[rank], node, options,
-                                                             rank > 0 ? &channels_[rank - 1] : nullptr,
-                                                             rank + 1 < programs.size() ? &channels_[rank] : nullptr));
+            ranks_.push_back(std::make_unique<RankSimulator>(*programs[rank], node, options, channels_of(rank)));
     }
 
     /// Result: how long the slowest rank took, or nothing if a rank ran out of memory.
@@ -26,8 +24,9 @@ public:
         for (auto& rank : ranks_) rank->begin(stage, clock_);
         run_until_done();
         if (out_of_memory_) return std::nullopt;
-        for (const PeerChannel& channel : channels_)
-            STOWAGE_CHECK(channel.balanced(), "a transfer was sent that nobody received");
+        for (const auto* channels : {&forward_, &backward_})
+            for (const PeerChannel& channel : *channels)
+                STOWAGE_CHECK(channel.balanced(), "a transfer was sent that nobody received");
         Tick end = clock_;
         for (const auto& rank : ranks_) end = std::max(end, rank->finished_at());
         const types::Nanoseconds duration{end - clock_};
@@ -63,7 +62,20 @@ private:
         }
     }
 
-    std::vector<PeerChannel> channels_;
+    /// The ranks form a ring: link i joins rank i and the next one.
+    RankSimulator::Channels channels_of(std::size_t rank) {
+        if (forward_.size() < 2) return {};
+        const std::size_t before = (rank + forward_.size() - 1) % forward_.size();
+        RankSimulator::Channels channels;
+        channels[program::index(program::TransferKind::send_forward)] = &forward_[rank];
+        channels[program::index(program::TransferKind::receive_forward)] = &forward_[before];
+        channels[program::index(program::TransferKind::send_backward)] = &backward_[before];
+        channels[program::index(program::TransferKind::receive_backward)] = &backward_[rank];
+        return channels;
+    }
+
+    std::vector<PeerChannel> forward_;   ///< outputs, by link
+    std::vector<PeerChannel> backward_;  ///< output gradients, by link
     std::vector<std::unique_ptr<RankSimulator>> ranks_;
     Tick clock_ = 0;
     std::optional<std::size_t> out_of_memory_;
