@@ -23,24 +23,48 @@ Slot Writer::make(std::string name, Shape shape, DataType type) {
     return slot;
 }
 
-void Writer::gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k) {
-    grouped_gemm(std::move(name), m, n, k, 1);
+bool Writer::fp8() const {
+    switch (scenario.precision) {
+        case types::Precision::fp8_delayed:
+        case types::Precision::fp8_tensorwise:
+        case types::Precision::fp8_blockwise:
+        case types::Precision::mxfp8: return true;
+        default: return false;
+    }
 }
 
-void Writer::grouped_gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count) {
-    const Bytes traffic{2 * (m * k + count * k * n + m * n)};
+void Writer::gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k) {
+    const Bytes traffic{2 * (m * k + k * n + m * n)};
     script.kernel({std::move(name), KernelClass::gemm, gemm_flops(m, n, k), traffic, false, {}});
 }
 
-void Writer::weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k) {
+void Writer::linear_gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k) {
+    grouped_gemm(std::move(name), m, n, k, 1);
+}
+
+void Writer::linear_weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k) {
     grouped_weight_gradient(std::move(name), m, n, k, 1);
+}
+
+void Writer::grouped_gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count) {
+    const std::int64_t size = fp8() ? 1 : 2;
+    const Bytes traffic{size * (m * k + count * k * n) + 2 * m * n};
+    script.kernel({std::move(name), KernelClass::gemm, gemm_flops(m, n, k), traffic, fp8(), {}});
+}
+
+void Writer::weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k) {
+    const Bytes traffic{2 * (m * n + m * k) + 8 * n * k};  // the fp32 sum is read and written
+    script.phase(Phase::weight_gradient);
+    script.kernel({std::move(name), KernelClass::gemm, gemm_flops(m, n, k), traffic, false, {}});
+    script.phase(Phase::backward);
 }
 
 void Writer::grouped_weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k,
                                      std::int64_t count) {
-    const Bytes traffic{2 * (m * n + m * k) + 8 * count * n * k};  // the fp32 sum is read and written
+    const std::int64_t size = fp8() ? 1 : 2;
+    const Bytes traffic{size * (m * n + m * k) + 8 * count * n * k};
     script.phase(Phase::weight_gradient);
-    script.kernel({std::move(name), KernelClass::gemm, gemm_flops(m, n, k), traffic, false, {}});
+    script.kernel({std::move(name), KernelClass::gemm, gemm_flops(m, n, k), traffic, fp8(), {}});
     script.phase(Phase::backward);
 }
 
@@ -62,12 +86,16 @@ void Writer::accumulate_small_gradient(const std::string& name, Shape shape) {
 }
 
 void Writer::tensor_collective(std::string name, CollectiveKind kind, std::int64_t elements, bool blocks_main) {
-    if (dim.tensor == 1) return;
-    script.collective({std::move(name), kind, CommGroup::tensor, Bytes{2 * elements}, blocks_main});
+    tensor_collective_bytes(std::move(name), kind, 2 * elements, blocks_main);
 }
 
-void Writer::collective(std::string name, CollectiveKind kind, CommGroup group, std::int64_t bytes) {
-    script.collective({std::move(name), kind, group, Bytes{bytes}, true});
+void Writer::tensor_collective_bytes(std::string name, CollectiveKind kind, std::int64_t bytes, bool blocks_main) {
+    if (dim.tensor == 1) return;
+    script.collective({std::move(name), kind, CommGroup::tensor, Bytes{bytes}, blocks_main});
+}
+
+void Writer::collective(std::string name, CollectiveKind kind, CommGroup group, std::int64_t bytes, bool blocks_main) {
+    script.collective({std::move(name), kind, group, Bytes{bytes}, blocks_main});
 }
 
 void Writer::replicated_parameter(std::string name, Shape shape) {

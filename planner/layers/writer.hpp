@@ -22,16 +22,22 @@ public:
     const types::Scenario& scenario;
     const types::Model& model;
 
+    /// Whether the linears multiply in FP8.
+    [[nodiscard]] bool fp8() const;
     [[nodiscard]] bool recomputes(types::RecomputeModule module) const { return scenario.recompute.selects(module); }
 
     /// Declares a tensor and allocates it.
     Slot make(std::string name, Shape shape, DataType type = DataType::bf16);
 
-    /// y[m, n] = a[m, k] b[k, n]: 2 m n k operations; every operand read or written once, bf16.
+    /// y[m, n] = a[m, k] b[k, n]: 2 m n k operations; every operand read or written once, in 16 bits (router, output
+    /// layer).
     void gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k);
     /// A weight gradient [n, k] summed over m tokens, added to the fp32 main gradient by the GEMM itself.
     void weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k);
-    /// The same two for `count` equally wide matrices that share the m tokens (experts): operations as above, weights
+    /// The same two for a linear of a layer: operands have the precision of the scenario, results that of the above.
+    void linear_gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k);
+    void linear_weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k);
+    /// The last two for `count` equally wide matrices that share the m tokens (experts): operations as above, weights
     /// read `count` times.
     void grouped_gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count);
     void grouped_weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count);
@@ -43,7 +49,9 @@ public:
 
     /// Over the tensor-parallel group; nothing with one rank.
     void tensor_collective(std::string name, CollectiveKind kind, std::int64_t elements, bool blocks_main = true);
-    void collective(std::string name, CollectiveKind kind, CommGroup group, std::int64_t bytes);
+    void tensor_collective_bytes(std::string name, CollectiveKind kind, std::int64_t bytes, bool blocks_main = true);
+    void collective(std::string name, CollectiveKind kind, CommGroup group, std::int64_t bytes,
+                    bool blocks_main = true);
 
     /// Declares a parameter that every tensor-parallel rank holds whole.
     void replicated_parameter(std::string name, Shape shape);
