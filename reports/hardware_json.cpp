@@ -15,6 +15,7 @@ Json device_json(const types::Device& device) {
     json["compute_capability"] = device.compute_capability;
     json["memory"] = device.memory.count;
     json["gemm_bf16_tflop_per_s"] = tflop_per_s(device.gemm_bf16);
+    if (device.gemm_fp8.rate > 0) json["gemm_fp8_tflop_per_s"] = tflop_per_s(device.gemm_fp8);
     json["attention_forward_bf16_tflop_per_s"] = tflop_per_s(device.attention_forward_bf16);
     json["attention_backward_bf16_tflop_per_s"] = tflop_per_s(device.attention_backward_bf16);
     json["memory_bandwidth_gb_per_s"] = gb_per_s(device.memory_bandwidth);

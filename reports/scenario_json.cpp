@@ -1,6 +1,11 @@
 #include "reports/scenario_json.hpp"
 
+#include <cstddef>
+#include <string>
+#include <vector>
+
 #include "reports/hardware_json.hpp"
+#include "scenarios/types/check.hpp"
 
 namespace stowage::reports {
 namespace {
@@ -23,15 +28,96 @@ Json value_or(const std::optional<Value>& value, const Json& absent) {
     return value ? Json(*value) : absent;
 }
 
+Json zeros_and_ones(const std::vector<bool>& layers) {
+    Json list = Json::array();
+    for (const bool layer : layers) list.push_back(layer ? 1 : 0);
+    return list;
+}
+
+void add_attention(Json& json, const types::Model& model) {
+    json["add_qkv_bias"] = model.add_qkv_bias;
+    json["qk_layernorm"] = model.qk_layernorm;
+    json["qk_norm_span"] = word(model.qk_norm_span);
+    json["attention_output_gate"] = model.attention_output_gate;
+    json["softmax_type"] = word(model.softmax_type);
+    json["window_size"] = value_or(model.window_size, nullptr);
+    if (!model.window_layers.empty()) json["window_attn_skip_freq"] = zeros_and_ones(model.window_layers);
+    json["rope_type"] = word(model.rope_type);
+    json["multi_latent_attention"] = model.multi_latent_attention;
+    if (!model.multi_latent_attention) return;
+    json["q_lora_rank"] = model.q_lora_rank;
+    json["kv_lora_rank"] = model.kv_lora_rank;
+    json["qk_head_dim"] = model.qk_head_dim;
+    json["qk_pos_emb_head_dim"] = model.qk_pos_emb_head_dim;
+    json["v_head_dim"] = model.v_head_dim;
+}
+
 void add_experts(Json& json, const types::Model& model) {
     json["num_experts"] = model.num_experts;
-    json["moe_router_topk"] = model.moe_router_topk;
-    json["moe_ffn_hidden_size"] = model.moe_ffn_hidden_size;
+    if (model.moe_router_topk > 0) json["moe_router_topk"] = model.moe_router_topk;
+    if (model.moe_ffn_hidden_size > 0) json["moe_ffn_hidden_size"] = model.moe_ffn_hidden_size;
     json["moe_shared_expert_intermediate_size"] = model.moe_shared_expert_intermediate_size;
-    if (model.moe_layer_freq.empty()) return;
-    Json layers = Json::array();
-    for (const bool is_moe : model.moe_layer_freq) layers.push_back(is_moe ? 1 : 0);
-    json["moe_layer_freq"] = layers;
+    json["moe_shared_expert_gate"] = model.moe_shared_expert_gate;
+    json["moe_latent_size"] = model.moe_latent_size;
+    json["moe_router_score_function"] = word(model.moe_router_score_function);
+    json["moe_router_enable_expert_bias"] = model.moe_router_enable_expert_bias;
+    json["moe_expert_capacity_factor"] = value_or(model.moe_expert_capacity_factor, nullptr);
+    json["moe_pad_expert_input_to_capacity"] = model.moe_pad_expert_input_to_capacity;
+    if (!model.moe_layer_freq.empty()) json["moe_layer_freq"] = zeros_and_ones(model.moe_layer_freq);
+}
+
+char letter_of(types::Mixer mixer, types::FeedForward feed_forward) {
+    using types::FeedForward;
+    using types::Mixer;
+    STOWAGE_CHECK((mixer == Mixer::none) != (feed_forward == FeedForward::none),
+                  "a layer of a hybrid pattern is one half of a layer");
+    switch (mixer) {
+        case Mixer::mamba: return 'M';
+        case Mixer::gated_delta_net: return 'G';
+        case Mixer::attention: return '*';
+        case Mixer::none: break;
+    }
+    return feed_forward == FeedForward::dense ? '-' : 'E';
+}
+
+std::string letters_of(const std::vector<types::Mixer>& mixers, const std::vector<types::FeedForward>& feed_forward) {
+    STOWAGE_CHECK(mixers.size() == feed_forward.size(), "each layer of a hybrid pattern says both halves");
+    std::string letters;
+    for (std::size_t i = 0; i < mixers.size(); ++i) letters += letter_of(mixers[i], feed_forward[i]);
+    return letters;
+}
+
+std::string hybrid_pattern(const types::Model& model) {
+    std::string pattern = letters_of(model.mixers, model.feed_forward);
+    const std::string mtp = letters_of(model.mtp_mixers, model.mtp_feed_forward);
+    for (std::int64_t i = 0; i < model.mtp_num_layers && !mtp.empty(); ++i) pattern += "/" + mtp;
+    return pattern;
+}
+
+/// Halves of layers have a pattern; whole layers differ in what mixes tokens only.
+void add_mixers(Json& json, const types::Model& model) {
+    json["mamba_state_dim"] = model.mamba_state_dim;
+    json["mamba_head_dim"] = model.mamba_head_dim;
+    json["mamba_num_heads"] = model.mamba_num_heads;
+    json["mamba_num_groups"] = model.mamba_num_groups;
+    json["linear_conv_kernel_dim"] = model.linear_conv_kernel_dim;
+    json["linear_key_head_dim"] = model.linear_key_head_dim;
+    json["linear_value_head_dim"] = model.linear_value_head_dim;
+    json["linear_num_key_heads"] = model.linear_num_key_heads;
+    json["linear_num_value_heads"] = model.linear_num_value_heads;
+    if (model.mixers.empty()) return;
+    if (!model.feed_forward.empty()) {
+        json["hybrid_layer_pattern"] = hybrid_pattern(model);
+        return;
+    }
+    Json linear = Json::array();
+    for (const types::Mixer mixer : model.mixers) {
+        STOWAGE_CHECK(mixer == types::Mixer::gated_delta_net || mixer == types::Mixer::attention,
+                      "without a hybrid pattern, a layer is attention or linear attention");
+        linear.push_back(mixer == types::Mixer::gated_delta_net ? 1 : 0);
+    }
+    json["experimental_attention_variant"] = "gated_delta_net";
+    json["linear_attention_freq"] = linear;
 }
 
 Json model_json(const types::Model& model) {
@@ -49,14 +135,16 @@ Json model_json(const types::Model& model) {
     json["normalization"] = word(model.normalization);
     json["swiglu"] = model.activation == types::Activation::swiglu;
     json["squared_relu"] = model.activation == types::Activation::squared_relu;
+    json["quick_geglu"] = model.activation == types::Activation::quick_geglu;
     json["position_embedding_type"] = word(model.position_embedding_type);
     json["untie_embeddings_and_output_weights"] = model.untie_embeddings_and_output_weights;
     json["add_bias_linear"] = model.add_bias_linear;
-    json["add_qkv_bias"] = model.add_qkv_bias;
-    json["qk_layernorm"] = model.qk_layernorm;
     json["attention_dropout"] = model.attention_dropout;
     json["hidden_dropout"] = model.hidden_dropout;
-    if (model.has_experts()) add_experts(json, model);
+    json["mtp_num_layers"] = model.mtp_num_layers;
+    add_attention(json, model);
+    add_experts(json, model);
+    add_mixers(json, model);
     return json;
 }
 
@@ -78,6 +166,15 @@ Json parallel_json(const types::ParallelLayout& parallel) {
         json["pipeline_model_parallel_layout"] = parallel.pipeline_model_parallel_layout;
     json["microbatch_group_size_per_virtual_pipeline_stage"] =
         value_or(parallel.microbatch_group_size_per_virtual_pipeline_stage, nullptr);
+    json["overlap_p2p_comm"] = parallel.overlap_p2p_comm;
+    json["cp_comm_type"] = word(parallel.cp_comm_type);
+    json["hierarchical_context_parallel_sizes"] = parallel.hierarchical_context_parallel_sizes;
+    json["moe_token_dispatcher_type"] = word(parallel.moe_token_dispatcher_type);
+    if (parallel.moe_token_dispatcher_type == types::TokenDispatcher::flex)
+        json["moe_flex_dispatcher_backend"] = word(parallel.moe_flex_dispatcher_backend);
+    json["moe_shared_expert_overlap"] = parallel.moe_shared_expert_overlap;
+    json["overlap_moe_expert_parallel_comm"] = parallel.overlap_moe_expert_parallel_comm;
+    json["delay_wgrad_compute"] = parallel.delay_wgrad_compute;
     return json;
 }
 
@@ -93,7 +190,19 @@ Json optimizer_json(const types::Optimizer& optimizer) {
     return {{"optimizer", word(optimizer.optimizer)},
             {"use_distributed_optimizer", optimizer.use_distributed_optimizer},
             {"overlap_grad_reduce", optimizer.overlap_grad_reduce},
-            {"overlap_param_gather", optimizer.overlap_param_gather}};
+            {"overlap_param_gather", optimizer.overlap_param_gather},
+            {"num_distributed_optimizer_instances", optimizer.num_distributed_optimizer_instances},
+            {"use_precision_aware_optimizer", optimizer.use_precision_aware_optimizer},
+            {"main_grads_dtype", word(optimizer.main_grads_dtype)},
+            {"main_params_dtype", word(optimizer.main_params_dtype)},
+            {"exp_avg_dtype", word(optimizer.exp_avg_dtype)},
+            {"exp_avg_sq_dtype", word(optimizer.exp_avg_sq_dtype)},
+            {"grad_reduce_in_bf16", optimizer.grad_reduce_in_bf16},
+            {"gradient_accumulation_fusion", optimizer.gradient_accumulation_fusion},
+            {"fp8_param_gather", optimizer.fp8_param_gather},
+            {"optimizer_cpu_offload", optimizer.optimizer_cpu_offload},
+            {"optimizer_offload_fraction", optimizer.optimizer_offload_fraction},
+            {"overlap_cpu_optimizer_d2h_h2d", optimizer.overlap_cpu_optimizer_d2h_h2d}};
 }
 
 Json recompute_json(const types::Recompute& recompute) {

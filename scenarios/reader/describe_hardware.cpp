@@ -22,6 +22,7 @@ void describe_device(Fields& fields, types::Device& device) {
     fields.size({"memory", "usable by the caching allocator", true}, device.memory);
     fields.tflop_per_s({"gemm_bf16_tflop_per_s", "sustained in training, not the data sheet's peak", true},
                        device.gemm_bf16);
+    fields.tflop_per_s({"gemm_fp8_tflop_per_s", "the same of FP8 operands; left out: no FP8"}, device.gemm_fp8);
     fields.tflop_per_s({"attention_forward_bf16_tflop_per_s", "sustained in training", true},
                        device.attention_forward_bf16);
     fields.tflop_per_s({"attention_backward_bf16_tflop_per_s", "sustained in training", true},

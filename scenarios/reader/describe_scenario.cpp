@@ -4,42 +4,9 @@ namespace stowage::reader {
 namespace {
 
 constexpr IntegerRange kRanks{1, 1'000'000};
-constexpr IntegerRange kStageLayers{0, 100'000};
 // Whether a policy's value is legal is a rule of the planner; the reader only keeps out what no arithmetic survives.
 constexpr IntegerRange kAnyWhole{-1'000'000'000'000, 1'000'000'000'000};
 constexpr NumberRange kAnyNumber{-1e9, 1e9};
-
-void describe_parallel(Fields& fields, ScenarioDraft& draft) {
-    types::ParallelLayout& parallel = draft.scenario.parallel;
-    fields.count({"tensor_model_parallel_size", "ranks that share a layer"}, parallel.tensor_model_parallel_size,
-                 kRanks);
-    fields.count({"pipeline_model_parallel_size", "pipeline stages"}, parallel.pipeline_model_parallel_size, kRanks);
-    fields.count({"num_virtual_stages_per_pipeline_rank", "model chunks of a pipeline rank"},
-                 parallel.num_virtual_stages_per_pipeline_rank, kRanks);
-    fields.count({"context_parallel_size", "ranks that share a sequence"}, parallel.context_parallel_size, kRanks);
-    fields.count({"expert_model_parallel_size", "ranks that share the experts"}, parallel.expert_model_parallel_size,
-                 kRanks);
-    fields.optional_count({"expert_tensor_parallel_size", "ranks that share an expert; default: tensor parallel"},
-                          draft.expert_tensor_parallel_size, kRanks, {});
-    fields.optional_count({"data_parallel_size", "replicas; default: the GPUs that are left"}, draft.data_parallel_size,
-                          kRanks, {});
-    fields.flag({"sequence_parallel", "norms and dropout split over tensor-parallel ranks"},
-                parallel.sequence_parallel);
-    fields.optional_count({"decoder_first_pipeline_num_layers", "layers of the first stage"},
-                          parallel.decoder_first_pipeline_num_layers, kStageLayers, "null");
-    fields.optional_count({"decoder_last_pipeline_num_layers", "layers of the last stage"},
-                          parallel.decoder_last_pipeline_num_layers, kStageLayers, "null");
-    fields.flag({"account_for_embedding_in_pipeline_split", "the embedding counts as a layer"},
-                parallel.account_for_embedding_in_pipeline_split);
-    fields.flag({"account_for_loss_in_pipeline_split", "the loss counts as a layer"},
-                parallel.account_for_loss_in_pipeline_split);
-    fields.text({"pipeline_model_parallel_layout", "Megatron's layout string"},
-                parallel.pipeline_model_parallel_layout);
-    fields.optional_count({"microbatch_group_size_per_virtual_pipeline_stage", "interleaving's group of microbatches"},
-                          parallel.microbatch_group_size_per_virtual_pipeline_stage, kRanks, "null");
-    fields.refused("num_layers_per_virtual_pipeline_stage",
-                   "give num_virtual_stages_per_pipeline_rank, which says the same");
-}
 
 void describe_batch(Fields& fields, types::Batch& batch) {
     fields.count({"micro_batch_size", "sequences of one forward"}, batch.micro_batch_size, IntegerRange{1, 1'000'000});
@@ -49,16 +16,6 @@ void describe_batch(Fields& fields, types::Batch& batch) {
     fields.choice({"routing", "how tokens spread over experts"}, batch.routing);
     fields.number({"routing_skew", "skewed: tokens of the most loaded rank over the mean"}, batch.routing_skew,
                   NumberRange{1, 1e5});
-}
-
-void describe_optimizer(Fields& fields, types::Optimizer& optimizer) {
-    fields.choice({"optimizer", "which one"}, optimizer.optimizer);
-    fields.flag({"use_distributed_optimizer", "states split over data-parallel ranks"},
-                optimizer.use_distributed_optimizer);
-    fields.flag({"overlap_grad_reduce", "gradient reduction beside the backward"}, optimizer.overlap_grad_reduce);
-    fields.flag({"overlap_param_gather", "parameter gathering beside the forward"}, optimizer.overlap_param_gather);
-    fields.refused("optimizer_cpu_offload", "optimizer states on the host are not planned yet");
-    fields.refused("optimizer_offload_fraction", "optimizer states on the host are not planned yet");
 }
 
 void describe_recompute(Fields& fields, types::Recompute& recompute) {
@@ -149,24 +106,6 @@ void describe_scenario(Fields& fields, ScenarioDraft& draft) {
     fields.group({"limits", "memory the plan may use"},
                  [&](Fields& inside) { describe_limits(inside, scenario.limits); });
     fields.choice({"objective", "what to minimise"}, scenario.objective);
-}
-
-void complete_layout(ScenarioDraft& draft) {
-    types::ParallelLayout& parallel = draft.scenario.parallel;
-    parallel.expert_tensor_parallel_size =
-        draft.expert_tensor_parallel_size.value_or(parallel.tensor_model_parallel_size);
-    if (draft.data_parallel_size) {
-        parallel.data_parallel_size = *draft.data_parallel_size;
-        return;
-    }
-    const std::int64_t gpus = draft.scenario.hardware.gpus();
-    // Each factor is at most 10^6: dividing one after another cannot overflow, and equals dividing by the product.
-    const std::int64_t left = gpus / parallel.tensor_model_parallel_size / parallel.pipeline_model_parallel_size /
-                              parallel.context_parallel_size;
-    const bool divides = left > 0 && left * parallel.tensor_model_parallel_size *
-                                             parallel.pipeline_model_parallel_size * parallel.context_parallel_size ==
-                                         gpus;
-    parallel.data_parallel_size = divides ? left : 0;
 }
 
 }  // namespace stowage::reader

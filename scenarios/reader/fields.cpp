@@ -40,6 +40,30 @@ void Fields::optional_count(const Key& key, std::optional<std::int64_t>& value, 
     scalar(key, ScalarKind{range, absent}, current_of(value), into(value));
 }
 
+void Fields::count_or_none(const Key& key, std::int64_t& value, IntegerRange range) {
+    scalar(key, ScalarKind{range, "null"}, value, [&](const ScalarValue& read) {
+        const auto* number = std::get_if<std::int64_t>(&read);
+        value = number != nullptr ? *number : 0;
+    });
+}
+
+void Fields::optional_number(const Key& key, std::optional<double>& value, NumberRange range, std::string_view absent) {
+    scalar(key, ScalarKind{range, absent}, current_of(value), into(value));
+}
+
+void Fields::frequency(const Key& key, LayerFrequency& value) {
+    const auto set_list = [&](const std::vector<ScalarValue>& items) {
+        value = {};
+        for (const ScalarValue& item : items) value.layers.push_back(std::get<std::int64_t>(item) != 0);
+    };
+    const auto set_pattern = [&](const ScalarValue& read) {
+        value = {};
+        if (const auto* every = std::get_if<std::int64_t>(&read)) value.every = *every;
+        if (const auto* layers = std::get_if<std::vector<bool>>(&read)) value.layers = *layers;
+    };
+    list(key, ScalarKind{IntegerRange{0, 1}}, set_list, ScalarKind{LayerPatternKind{}, "null"}, set_pattern);
+}
+
 void Fields::number(const Key& key, double& value, NumberRange range) {
     scalar(key, ScalarKind{range}, value, into(value));
 }

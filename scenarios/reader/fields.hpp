@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -40,9 +41,11 @@ struct TextKind {};
 struct ChoiceKind {
     std::vector<std::string_view> names;
 };
+/// A number n (every n-th layer), or Megatron's expression of a list with one 0 or 1 for each layer: ([0]*3+[1]*58).
+struct LayerPatternKind {};
 /// A kind, or the word `absent` (such as auto or null) in its place; empty: no such word.
 struct ScalarKind {
-    std::variant<IntegerRange, NumberRange, SizeRange, FlagKind, TextKind, ChoiceKind> what;
+    std::variant<IntegerRange, NumberRange, SizeRange, FlagKind, TextKind, ChoiceKind, LayerPatternKind> what;
     std::string_view absent = {};
 };
 
@@ -50,7 +53,14 @@ struct Choice {
     std::size_t index = 0;
 };
 /// A scalar that was read; monostate stands for the word `absent`.
-using ScalarValue = std::variant<std::monostate, std::int64_t, double, types::Bytes, bool, std::string, Choice>;
+using ScalarValue =
+    std::variant<std::monostate, std::int64_t, double, types::Bytes, bool, std::string, Choice, std::vector<bool>>;
+
+/// Which layers have something: every so many of them, or one answer for each; neither: not said.
+struct LayerFrequency {
+    std::optional<std::int64_t> every;
+    std::vector<bool> layers;
+};
 
 /// A kind of file: `stowage/<name>/1` is what its key `schema` must say.
 struct FileKind {
@@ -94,7 +104,11 @@ public:
     void count(const Key& key, std::int64_t& value, IntegerRange range = {});
     void optional_count(const Key& key, std::optional<std::int64_t>& value, IntegerRange range,
                         std::string_view absent);
+    /// null stands for 0.
+    void count_or_none(const Key& key, std::int64_t& value, IntegerRange range);
     void number(const Key& key, double& value, NumberRange range);
+    void optional_number(const Key& key, std::optional<double>& value, NumberRange range, std::string_view absent);
+    void frequency(const Key& key, LayerFrequency& value);
     void flag(const Key& key, bool& value);
     void optional_flag(const Key& key, std::optional<bool>& value, std::string_view absent);
     void text(const Key& key, std::string& value);
@@ -105,6 +119,11 @@ public:
     void tflop_per_s(const Key& key, types::FlopsPerSecond& value);
     template <class Enum>
     void choice(const Key& key, Enum& value);
+    /// One of these only.
+    template <class Enum>
+    void choice_among(const Key& key, Enum& value, const std::vector<Enum>& allowed);
+    template <class Enum>
+    void optional_choice(const Key& key, std::optional<Enum>& value);
     template <class Enum>
     void choices(const Key& key, std::vector<Enum>& values);
 };
@@ -126,6 +145,24 @@ void Fields::choice(const Key& key, Enum& value) {
     std::size_t index = 0;
     while (types::enum_names<Enum>()[index].first != value) ++index;
     scalar(key, ScalarKind{choice_kind<Enum>()}, Choice{index},
+           [&](const ScalarValue& read) { value = chosen<Enum>(read); });
+}
+
+template <class Enum>
+void Fields::choice_among(const Key& key, Enum& value, const std::vector<Enum>& allowed) {
+    ChoiceKind kind;
+    std::size_t index = 0;
+    for (std::size_t i = 0; i < allowed.size(); ++i) {
+        kind.names.push_back(types::name_of(allowed[i]));
+        if (allowed[i] == value) index = i;
+    }
+    scalar(key, ScalarKind{std::move(kind)}, Choice{index},
+           [&](const ScalarValue& read) { value = allowed[std::get<Choice>(read).index]; });
+}
+
+template <class Enum>
+void Fields::optional_choice(const Key& key, std::optional<Enum>& value) {
+    scalar(key, ScalarKind{choice_kind<Enum>()}, ScalarValue{},
            [&](const ScalarValue& read) { value = chosen<Enum>(read); });
 }
 

@@ -128,7 +128,7 @@ void ReadFields::list(const Key& key, const ScalarKind& item, const SetList& set
         const std::string other = instead ? ", or " + expected(*instead) : "";
         const bool one_item = read_scalar(*value, item).value.has_value();
         return wrong(key.name, *value, "a list, each item " + expected(item) + other,
-                     one_item ? "write [" + value->text + "]" : "");
+                     one_item ? "write [" + value->text + "]" : read.hint);
     }
     std::vector<ScalarValue> values;
     for (std::size_t i = 0; i < value->items.size(); ++i) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "scenarios/reader/layer_patterns.hpp"
 #include "scenarios/reader/nearest.hpp"
 
 namespace stowage::reader {
@@ -26,6 +27,8 @@ constexpr std::array<Unit, 10> kUnits{{{"B", 1},
                                        {"MB", 1e6},
                                        {"GB", 1e9},
                                        {"TB", 1e12}}};
+
+constexpr IntegerRange kEveryLayers{1, 100'000};
 
 bool is_digit(char letter) { return letter >= '0' && letter <= '9'; }
 
@@ -144,6 +147,14 @@ ReadScalar read_choice(const Value& value, const ChoiceKind& kind) {
     return {{}, {}, near.empty() ? std::string() : "did you mean '" + std::string(near) + "'?"};
 }
 
+ReadScalar read_layer_pattern(const Value& value) {
+    if (value.kind != Value::Kind::scalar) return {};
+    if (value.text.find('[') == std::string::npos) return read_integer(value, kEveryLayers);
+    auto layers = evaluate_layer_list(value.text);
+    if (const auto* bad = std::get_if<BadPattern>(&layers)) return {{}, {}, "in the pattern: " + bad->reason};
+    return {ScalarValue{std::get<std::vector<bool>>(std::move(layers))}, {}, {}};
+}
+
 bool is_plain_scalar(const Value& value, std::string_view word) {
     return value.kind == Value::Kind::scalar && !value.quoted && value.text == word;
 }
@@ -163,6 +174,7 @@ struct Reads {
     ReadScalar operator()(const FlagKind& /*flag*/) const { return read_flag(value); }
     ReadScalar operator()(const TextKind& /*text*/) const { return read_text(value); }
     ReadScalar operator()(const ChoiceKind& kind) const { return read_choice(value, kind); }
+    ReadScalar operator()(const LayerPatternKind& /*pattern*/) const { return read_layer_pattern(value); }
 };
 
 struct Expects {
@@ -184,6 +196,9 @@ struct Expects {
         std::string names = kind.names.size() > 1 ? "one of " : "";
         for (std::size_t i = 0; i < kind.names.size(); ++i) names += (i > 0 ? ", " : "") + std::string(kind.names[i]);
         return names;
+    }
+    std::string operator()(const LayerPatternKind& /*pattern*/) const {
+        return (*this)(kEveryLayers) + ", or a pattern such as ([0]*3+[1]*58)";
     }
 };
 

@@ -13,6 +13,8 @@ using nlohmann::json;
 
 constexpr const char* kSizePattern = R"(^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)? *(B|[KMGT]iB|[kKMGT]B)$)";
 
+constexpr const char* kLayerListPattern = R"(^[][()+*,0-9 ]*\[[][()+*,0-9 ]*$)";
+
 struct Types {
     json operator()(const IntegerRange& range) const {
         return {{"type", "integer"}, {"minimum", range.least}, {"maximum", range.most}};
@@ -27,6 +29,10 @@ struct Types {
     json operator()(const FlagKind& /*flag*/) const { return {{"type", "boolean"}}; }
     json operator()(const TextKind& /*text*/) const { return {{"type", json::array({"string", "number", "boolean"})}}; }
     json operator()(const ChoiceKind& kind) const { return {{"enum", kind.names}}; }
+    json operator()(const LayerPatternKind& /*pattern*/) const {
+        return {{"anyOf", json::array({json{{"type", "integer"}, {"minimum", 1}, {"maximum", 100'000}},
+                                       json{{"type", "string"}, {"pattern", kLayerListPattern}}})}};
+    }
 };
 
 struct Defaults {
@@ -37,6 +43,7 @@ struct Defaults {
     json operator()(types::Bytes value) const { return value.count; }
     json operator()(bool value) const { return value; }
     json operator()(const std::string& value) const { return value; }
+    json operator()(const std::vector<bool>& layers) const { return layers; }
     json operator()(Choice choice) const { return std::get<ChoiceKind>(kind.what).names[choice.index]; }
 };
 
@@ -52,6 +59,8 @@ bool is_default(const ScalarKind& kind, const ScalarValue& value) {
     if (const auto* range = std::get_if<IntegerRange>(&kind.what))
         if (const auto* number = std::get_if<std::int64_t>(&value))
             return *number >= range->least && *number <= range->most;
+    if (const auto* range = std::get_if<NumberRange>(&kind.what))
+        if (const auto* number = std::get_if<double>(&value)) return *number >= range->least && *number <= range->most;
     if (std::holds_alternative<std::monostate>(value)) return !kind.absent.empty();
     if (const auto* text = std::get_if<std::string>(&value)) return !text->empty();
     return true;

@@ -123,6 +123,9 @@ struct Model {
 
     std::vector<Mixer> mixers;              ///< per layer; empty: attention everywhere
     std::vector<FeedForward> feed_forward;  ///< per layer; empty: by moe_layer_freq
+    /// Layers of one multi-token-prediction layer of a hybrid model; empty: as the last layer of the model.
+    std::vector<Mixer> mtp_mixers;
+    std::vector<FeedForward> mtp_feed_forward;
     std::int64_t mamba_state_dim = 128;
     std::int64_t mamba_head_dim = 64;
     std::int64_t mamba_num_heads = 0;
@@ -154,6 +157,7 @@ struct Model {
     }
     /// Whether each expert works on a fixed number of tokens, so that no count has to reach the host.
     [[nodiscard]] bool drop_and_pad() const { return moe_expert_capacity_factor && moe_pad_expert_input_to_capacity; }
+    friend bool operator==(const Model&, const Model&) = default;
 };
 
 }  // namespace stowage::types

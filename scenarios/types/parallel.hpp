@@ -29,6 +29,14 @@ struct EnumNames<TokenDispatcher> {
          {TokenDispatcher::flex, "flex"}}};
 };
 
+/// Whose kernels the flex dispatcher moves tokens with.
+enum class FlexDispatcher : std::uint8_t { deepep, hybridep };
+template <>
+struct EnumNames<FlexDispatcher> {
+    static constexpr std::array<std::pair<FlexDispatcher, std::string_view>, 2> values{
+        {{FlexDispatcher::deepep, "deepep"}, {FlexDispatcher::hybridep, "hybridep"}}};
+};
+
 /// How a model is spread over GPUs, in Megatron's names. Ranks are numbered tensor, context, data, pipeline (fastest
 /// first); expert parallelism lies inside data x context x tensor.
 struct ParallelLayout {
@@ -48,8 +56,10 @@ struct ParallelLayout {
     std::optional<std::int64_t> microbatch_group_size_per_virtual_pipeline_stage;
     bool overlap_p2p_comm = true;  ///< interleaved stages only: transfers beside compute, not after it
     ContextCommunication cp_comm_type = ContextCommunication::p2p;
+    std::vector<std::int64_t> hierarchical_context_parallel_sizes;  ///< a2a+p2p: inner (a2a) ranks, outer (p2p) ranks
     TokenDispatcher moe_token_dispatcher_type = TokenDispatcher::alltoall;
-    bool moe_shared_expert_overlap = false;  ///< shared experts beside the dispatch
+    FlexDispatcher moe_flex_dispatcher_backend = FlexDispatcher::deepep;  ///< flex only
+    bool moe_shared_expert_overlap = false;                               ///< shared experts beside the dispatch
     bool overlap_moe_expert_parallel_comm = false;
     bool delay_wgrad_compute = false;
 
@@ -69,6 +79,7 @@ struct ParallelLayout {
     }
     /// Sequence parallelism does nothing with one tensor-parallel rank; Megatron switches it off.
     [[nodiscard]] std::int64_t sequence_shards() const { return sequence_parallel ? tensor_model_parallel_size : 1; }
+    friend bool operator==(const ParallelLayout&, const ParallelLayout&) = default;
 };
 
 }  // namespace stowage::types

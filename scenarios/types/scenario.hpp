@@ -50,6 +50,7 @@ struct Batch {
     std::int64_t seq_length = 0;
     Routing routing = Routing::balanced;
     double routing_skew = 1;  ///< skewed: tokens of the most loaded rank over the mean; at least 1
+    friend bool operator==(const Batch&, const Batch&) = default;
 };
 
 enum class Precision : std::uint8_t { bf16, fp16, fp32, fp8_delayed, fp8_tensorwise, fp8_blockwise, mxfp8, nvfp4 };
@@ -90,6 +91,7 @@ struct Optimizer {
     bool optimizer_cpu_offload = false;        ///< states on the host
     double optimizer_offload_fraction = 1;     ///< of the parameters, in order
     bool overlap_cpu_optimizer_d2h_h2d = false;
+    friend bool operator==(const Optimizer&, const Optimizer&) = default;
 };
 
 enum class RecomputeGranularity : std::uint8_t { none, selective, full };
@@ -147,6 +149,7 @@ struct Recompute {
         return recompute_granularity == RecomputeGranularity::selective &&
                std::find(recompute_modules.begin(), recompute_modules.end(), module) != recompute_modules.end();
     }
+    friend bool operator==(const Recompute&, const Recompute&) = default;
 };
 
 enum class CudaGraphImpl : std::uint8_t { none, local, transformer_engine, full_iteration };
@@ -175,6 +178,7 @@ struct CudaGraph {
     CudaGraphImpl cuda_graph_impl = CudaGraphImpl::none;
     std::vector<CudaGraphModule> cuda_graph_modules;  ///< empty: the whole layer
     std::int64_t cuda_graph_warmup_steps = 3;
+    friend bool operator==(const CudaGraph&, const CudaGraph&) = default;
 };
 
 /// Megatron's offload knobs; an absent value is `auto`, left to the planner.
@@ -185,11 +189,13 @@ struct Offload {
     std::int64_t delta_offload_bytes_across_pp_ranks = 0;
     std::optional<std::int64_t> fine_grained_offloading_max_inflight_offloads;
     std::optional<bool> delay_offload_until_cuda_graph = false;
+    friend bool operator==(const Offload&, const Offload&) = default;
 };
 
 struct Limits {
     std::optional<Bytes> device_memory;         ///< default: the hardware's
     std::optional<Bytes> host_memory_per_node;  ///< default: the hardware's
+    friend bool operator==(const Limits&, const Limits&) = default;
 };
 
 enum class Objective : std::uint8_t { step_time, memory };

@@ -143,7 +143,7 @@ TEST_F(ScenarioReader, ReadsEveryFormOfASize) {
 
 TEST_F(ScenarioReader, ReadsTheDesignsExample) {
     write_file("scenario.yaml", R"(schema: stowage/scenario/1
-model: model.yaml
+model: {from: model.yaml, num_layers: 8}
 implementation: megatron
 rules: main-2026-08
 env: {NVTE_CPU_OFFLOAD_V1: 1}
