@@ -149,7 +149,7 @@ void table_gradient(Writer& writer, const std::string& name, SavedIndex ids, std
     writer.script.read(ids);
     writer.script.phase(Phase::weight_gradient);
     writer.memory_kernel(name + ".scatter_gradient", 2 * rows * dim.hidden + 2 * full_bytes(dim));
-    writer.memory_kernel(name + ".accumulate", rows * dim.hidden * (2 + 4 + 4));
+    writer.memory_kernel(name + ".accumulate", writer.accumulation_traffic(rows * dim.hidden));
     writer.script.phase(Phase::backward);
     writer.script.forget(ids);
     writer.script.drop(gradient);

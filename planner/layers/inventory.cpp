@@ -1,6 +1,7 @@
 #include "planner/layers/inventory.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 #include "planner/layers/dimensions.hpp"
@@ -67,9 +68,19 @@ StateBytes state_bytes(const StageLayers& stage) {
             case StateBuffer::What::gradients: bytes.gradients += state.bytes; break;
             case StateBuffer::What::optimizer: bytes.optimizer += state.bytes; break;
             case StateBuffer::What::workspace: bytes.workspace += state.bytes; break;
+            case StateBuffer::What::pinned_host: bytes.pinned_host += state.bytes; break;
+            case StateBuffer::What::pageable_host: bytes.pageable_host += state.bytes; break;
         }
     }
     return bytes;
+}
+
+Bytes pinned_state_blocks(const StageLayers& stage) {
+    Bytes total;
+    for (const StateBuffer& state : stage.states)
+        if (state.what == StateBuffer::What::pinned_host)
+            total += Bytes{static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(state.bytes.count)))};
+    return total;
 }
 
 FlopsByPart flops_by_part(const LayerScript& script) {

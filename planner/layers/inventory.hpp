@@ -23,9 +23,14 @@ struct StateBytes {
     Bytes gradients;
     Bytes optimizer;
     Bytes workspace;
+    Bytes pinned_host;    ///< of host memory, page-locked
+    Bytes pageable_host;  ///< of host memory
+    /// Of the device.
     [[nodiscard]] Bytes total() const { return weights + gradients + optimizer + workspace; }
 };
 StateBytes state_bytes(const StageLayers& stage);
+/// Page-locked memory that the states on the host take: PyTorch's allocator of it hands out powers of two.
+Bytes pinned_state_blocks(const StageLayers& stage);
 
 /// Operations (multiply and add are two) of one script for one microbatch.
 using FlopsByPart = std::map<std::pair<Part, Phase>, double>;

@@ -241,6 +241,9 @@ public:
     /// a save is one more reference to a tensor of the second forward, kept until `forget`; a save of a tensor that
     /// was made outside costs nothing, whoever wrote it holds it. Starts and commits are left out under both.
     Saving saving(Saving saving);
+    /// From here on a save of `slot` costs nothing. For tensors that their maker drops when the forwards of their
+    /// consumers are over and makes again before the consumers' backwards (Megatron's CheckpointWithoutOutput).
+    void discards(Slot slot) { discarded_.push_back(slot); }
 
     void allocate(Slot slot);
     void drop(Slot slot);
@@ -271,6 +274,7 @@ private:
     Phase phase_{};
     Saving saving_ = Saving::autograd;
     std::vector<int> rebuilt_;         ///< per slot: references to a tensor made under `rebuild`
+    std::vector<Slot> discarded_;
     std::vector<Slot> rebuilt_saves_;  ///< the tensors of the saves made under `rebuild`
 };
 

@@ -71,9 +71,8 @@ StageLayers build_megatron_stage(const types::Scenario& scenario, std::int64_t p
     stage.microbatch_group = scenario.parallel.microbatch_group_size();
     stage.overlapped_transfers = scenario.parallel.overlap_p2p_comm;
     add_chunks(stage, scenario, dimensions);
-    const std::vector<Parameter> parameters = stage_parameters(stage);
-    stage.optimizer = optimizer_step(scenario, dimensions, pipeline_rank, parameters);
-    stage.states = rank_states(scenario, dimensions, pipeline_rank, parameters);
+    stage.optimizer = optimizer_step(scenario, dimensions, stage);
+    stage.states = rank_states(scenario, dimensions, stage);
     stage.boundary = Bytes{2 * dimensions.hidden_elements()};
     return stage;
 }
@@ -90,6 +89,12 @@ std::vector<Parameter> chunk_parameters(const StageLayers& stage, const ChunkLay
         }
     }
     return parameters;
+}
+
+std::vector<std::vector<Parameter>> parameters_by_chunk(const StageLayers& stage) {
+    std::vector<std::vector<Parameter>> chunks;
+    for (const ChunkLayers& chunk : stage.chunks) chunks.push_back(chunk_parameters(stage, chunk));
+    return chunks;
 }
 
 std::vector<Parameter> stage_parameters(const StageLayers& stage) {

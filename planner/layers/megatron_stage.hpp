@@ -13,6 +13,8 @@ StageLayers build_megatron_stage(const types::Scenario& scenario, std::int64_t p
 
 /// The parameters of one virtual stage in model order, one entry for each tensor of each layer.
 std::vector<Parameter> chunk_parameters(const StageLayers& stage, const ChunkLayers& chunk);
+/// That of every virtual stage.
+std::vector<std::vector<Parameter>> parameters_by_chunk(const StageLayers& stage);
 /// The same of all virtual stages of the rank, one after another.
 std::vector<Parameter> stage_parameters(const StageLayers& stage);
 

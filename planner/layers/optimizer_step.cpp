@@ -1,26 +1,58 @@
 #include "planner/layers/optimizer_step.hpp"
 
 #include <string>
+#include <vector>
 
 #include "planner/layers/head.hpp"
+#include "planner/layers/megatron_stage.hpp"
+#include "planner/layers/padding.hpp"
+#include "planner/layers/states_formats.hpp"
+#include "planner/layers/states_host.hpp"
 #include "planner/layers/writer.hpp"
 
 namespace stowage::layers {
 namespace {
 
+using types::Scenario;
+
+/// What the parts of the step share.
+struct Job {
+    const Scenario& scenario;
+    StateFormats formats;
+    std::vector<ParameterBuffer> buffers;
+    bool several_chunks = false;
+    HostShare host;
+
+    [[nodiscard]] bool distributed() const { return scenario.optimizer.use_distributed_optimizer; }
+    [[nodiscard]] std::string name(const ParameterBuffer& buffer) const { return buffer.name(several_chunks); }
+};
+
 CommGroup replicas_of(ParameterKind kind) {
     return kind == ParameterKind::dense ? CommGroup::dense_replicas : CommGroup::expert_replicas;
 }
 
-std::string kind_name(ParameterKind kind) { return kind == ParameterKind::dense ? "dense" : "expert"; }
+/// Among the ranks of one optimizer instance, or across the instances.
+void instance_collective(Writer& writer, const std::string& name, CollectiveKind kind, const ParameterBuffer& buffer,
+                         std::int64_t bytes, bool across) {
+    if ((across ? buffer.instances() : buffer.shards) == 1) return;
+    writer.script.collective({name, kind, replicas_of(buffer.kind), Bytes{bytes}, true, buffer.instances(), across});
+}
 
-void reduce_gradients(Writer& writer, const std::vector<ParameterBuffer>& buffers, bool distributed) {
-    const CollectiveKind kind = distributed ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
-    for (const ParameterBuffer& buffer : buffers) {
+void reduce_gradients(Writer& writer, const Job& job) {
+    const std::int64_t size = job.formats.gradient;
+    for (const ParameterBuffer& buffer : job.buffers) {
         if (buffer.replicas == 1) continue;
-        writer.memory_kernel("gradients.scale_" + kind_name(buffer.kind), 8 * buffer.padded);
-        writer.collective("gradients.reduce_" + kind_name(buffer.kind), kind, replicas_of(buffer.kind),
-                          4 * buffer.padded);
+        const std::string name = job.name(buffer);
+        writer.memory_kernel("gradients.scale_" + name, 2 * size * buffer.padded);
+        if (!job.distributed()) {
+            writer.collective("gradients.reduce_" + name, CollectiveKind::all_reduce, replicas_of(buffer.kind),
+                              size * buffer.padded);
+            continue;
+        }
+        instance_collective(writer, "gradients.reduce_" + name, CollectiveKind::reduce_scatter, buffer,
+                            size * buffer.padded, false);
+        instance_collective(writer, "gradients.reduce_instances_" + name, CollectiveKind::all_reduce, buffer,
+                            size * buffer.shard, true);
     }
 }
 
@@ -42,73 +74,127 @@ bool has_partial_gradient(const std::string& name, bool sequence_parallel) {
 }
 
 /// Megatron flattens these gradients, reduces the copy and copies back.
-void reduce_partial_gradients(Writer& writer, const std::vector<Parameter>& parameters) {
+void reduce_partial_gradients(Writer& writer, const Job& job, const std::vector<Parameter>& parameters) {
     std::int64_t elements = 0;
     for (const Parameter& parameter : parameters)
         if (has_partial_gradient(parameter.name, writer.dim.sequence_parallel)) elements += parameter.elements();
     if (writer.dim.tensor == 1 || elements == 0) return;
-    const Slot flat = writer.make("gradients.flat_partial", {elements}, DataType::fp32);
-    writer.memory_kernel("gradients.flatten_partial", 8 * elements);
-    writer.collective("gradients.reduce_partial", CollectiveKind::all_reduce, CommGroup::tensor, 4 * elements);
-    writer.memory_kernel("gradients.restore_partial", 8 * elements);
+    const std::int64_t size = job.formats.gradient;
+    const Slot flat = writer.make("gradients.flat_partial", {elements}, size == 4 ? DataType::fp32 : DataType::bf16);
+    writer.memory_kernel("gradients.flatten_partial", 2 * size * elements);
+    writer.collective("gradients.reduce_partial", CollectiveKind::all_reduce, CommGroup::tensor, size * elements);
+    writer.memory_kernel("gradients.restore_partial", 2 * size * elements);
     writer.script.drop(flat);
 }
 
-void reduce_embedding_gradient(Writer& writer, const types::Scenario& scenario, std::int64_t rank) {
-    const std::int64_t last = scenario.parallel.pipeline_model_parallel_size - 1;
-    if (output_weight(scenario) != OutputWeight::copy || (rank != 0 && rank != last)) return;
+bool holds(const std::vector<Parameter>& parameters, const std::string& name) {
+    for (const Parameter& parameter : parameters)
+        if (parameter.name == name) return true;
+    return false;
+}
+
+/// The stages that hold a copy of the embedding's table: the first, the one with the loss if the two are tied, and the
+/// one with multi-token prediction.
+void reduce_embedding_gradient(Writer& writer, const Job& job, const StageLayers& stage,
+                               const std::vector<Parameter>& parameters) {
+    const bool tied = output_weight(job.scenario) == OutputWeight::copy;
+    const bool copied = tied || job.scenario.model.mtp_num_layers > 0;
+    const bool here =
+        holds(parameters, "embedding.word_embeddings.weight") || (tied && holds(parameters, "output_layer.weight"));
+    if (stage.pipeline_size == 1 || !copied || !here) return;
     writer.collective("gradients.reduce_embedding", CollectiveKind::all_reduce, CommGroup::embedding,
-                      4 * writer.dim.vocabulary * writer.dim.hidden);
+                      job.formats.gradient * writer.dim.vocabulary * writer.dim.hidden);
+}
+
+/// Where the optimizer works on an fp32 copy of the gradients: made, and with loss scaling divided and searched for
+/// infinities.
+void prepare_gradients(Writer& writer, const Job& job, std::int64_t owned) {
+    if (job.formats.kept_gradient > 0) writer.memory_kernel("optimizer.copy_gradients", (2 + 4) * owned);
+    if (job.scenario.precision != types::Precision::fp16) return;
+    writer.memory_kernel("optimizer.unscale", 8 * owned);
+    writer.script.host_sync();
 }
 
 /// The sum of squares, over ranks, to the host; then every gradient is scaled. One number crosses the ranks: with the
 /// distributed optimizer those that share a shard's parameters, else those that split a layer.
-void clip_gradients(Writer& writer, const types::Scenario& scenario, std::int64_t owned) {
-    const types::ParallelLayout& layout = scenario.parallel;
-    const bool distributed = scenario.optimizer.use_distributed_optimizer;
-    writer.memory_kernel("optimizer.gradient_norm", 4 * owned);
-    if (distributed && layout.dense_replicas() > 1)
+void clip_gradients(Writer& writer, const Job& job, std::int64_t owned) {
+    const types::ParallelLayout& layout = job.scenario.parallel;
+    const std::int64_t size = job.formats.kept_gradient > 0 ? 4 : job.formats.gradient;
+    writer.memory_kernel("optimizer.gradient_norm", size * owned);
+    if (job.distributed() && layout.dense_replicas() > 1)
         writer.collective("optimizer.reduce_norm", CollectiveKind::all_reduce, CommGroup::dense_replicas, 4);
-    if (!distributed && layout.tensor_model_parallel_size > 1)
+    if (!job.distributed() && layout.tensor_model_parallel_size > 1)
         writer.collective("optimizer.reduce_norm", CollectiveKind::all_reduce, CommGroup::tensor, 4);
     writer.script.host_sync();
-    writer.memory_kernel("optimizer.clip", 8 * owned);
+    writer.memory_kernel("optimizer.clip", 2 * size * owned);
 }
 
-void gather_parameters(Writer& writer, const std::vector<ParameterBuffer>& buffers) {
-    for (const ParameterBuffer& buffer : buffers) {
-        if (buffer.replicas == 1) continue;
-        writer.collective("optimizer.gather_" + kind_name(buffer.kind), CollectiveKind::all_gather,
-                          replicas_of(buffer.kind), 2 * buffer.padded);
+/// The device's share of the update.
+void update(Writer& writer, const Job& job, std::int64_t owned) {
+    if (owned == 0) return;
+    const StateFormats& formats = job.formats;
+    const std::int64_t gradient = formats.kept_gradient > 0 ? 4 : formats.gradient;
+    const std::int64_t parameter = formats.optimizer_holds_main ? formats.parameter : 0;
+    writer.memory_kernel("optimizer." + std::string(types::name_of(job.scenario.optimizer.optimizer)),
+                         (gradient + 2 * (parameter + formats.main + formats.moments())) * owned);
+    if (!formats.optimizer_holds_main)
+        writer.memory_kernel("optimizer.copy_parameters", (formats.main + formats.parameter) * owned);
+}
+
+/// The host's: the device waits for it.
+void update_on_host(Writer& writer, const Job& job) {
+    if (job.host.pieces.empty()) return;
+    const Slot staged = writer.make("optimizer.staged_parameter", {largest_piece(job.host)}, DataType::fp32);
+    Kernel wait{"optimizer.host_update", KernelClass::memory_bound, 0, Bytes{}, false, {}};
+    wait.measured = host_update_time(job.scenario, job.host);
+    writer.script.kernel(std::move(wait));
+    writer.script.drop(staged);
+    writer.script.host_sync();
+}
+
+/// FP8 weights travel as such; those of MXFP8 as bf16, quantised on arrival.
+void gather_parameters(Writer& writer, const Job& job) {
+    for (const ParameterBuffer& buffer : job.buffers) {
+        const bool mxfp8 = buffer.fp8 && job.scenario.precision == types::Precision::mxfp8;
+        const std::int64_t size = buffer.fp8 && !mxfp8 ? 1 : job.formats.parameter;
+        instance_collective(writer, "optimizer.gather_" + job.name(buffer), CollectiveKind::all_gather, buffer,
+                            size * buffer.padded, false);
+        if (mxfp8) writer.memory_kernel("optimizer.quantise_" + job.name(buffer), (2 + 2) * buffer.padded);
     }
 }
 
 }  // namespace
 
-LayerScript optimizer_step(const types::Scenario& scenario, const Dimensions& dimensions, std::int64_t pipeline_rank,
-                           const std::vector<Parameter>& parameters) {
+LayerScript optimizer_step(const Scenario& scenario, const Dimensions& dimensions, const StageLayers& stage) {
     ScriptBuilder script(ScriptKind::optimizer, "optimizer");
     Writer writer(script, dimensions, scenario);
-    const bool distributed = scenario.optimizer.use_distributed_optimizer;
-    const bool shared = output_weight(scenario) == OutputWeight::copy;
-    const auto buffers = parameter_buffers(parameters, scenario.parallel, distributed, shared);
+    const std::vector<Parameter> parameters = stage_parameters(stage);
+    Job job{scenario,
+            state_formats(scenario),
+            parameter_buffers(scenario, stage.pipeline_rank, parameters_by_chunk(stage)),
+            stage.chunks.size() > 1,
+            {}};
+    job.host = host_share(scenario, job.buffers);
     std::int64_t owned = 0;
     std::int64_t held = 0;
-    for (const ParameterBuffer& buffer : buffers) {
+    for (const ParameterBuffer& buffer : job.buffers) {
         owned += buffer.shard;
         held += buffer.padded;
     }
+    std::int64_t on_host = 0;
+    for (const std::int64_t elements : job.host.elements) on_host += elements;
     script.begin_forward(Part::gradients);
-    reduce_gradients(writer, buffers, distributed);
-    reduce_partial_gradients(writer, parameters);
-    reduce_embedding_gradient(writer, scenario, pipeline_rank);
+    reduce_gradients(writer, job);
+    reduce_partial_gradients(writer, job, parameters);
+    reduce_embedding_gradient(writer, job, stage, parameters);
     script.part(Part::optimizer);
-    clip_gradients(writer, scenario, owned);
-    writer.memory_kernel("optimizer.adam", 28 * owned);
-    writer.memory_kernel("optimizer.copy_parameters", 6 * owned);
-    if (distributed) gather_parameters(writer, buffers);
+    prepare_gradients(writer, job, owned);
+    clip_gradients(writer, job, owned);
+    update(writer, job, owned - on_host);
+    update_on_host(writer, job);
+    if (job.distributed()) gather_parameters(writer, job);
     script.part(Part::gradients);
-    writer.memory_kernel("gradients.clear", 4 * held);
+    writer.memory_kernel("gradients.clear", job.formats.gradient * held);
     return script.build();
 }
 

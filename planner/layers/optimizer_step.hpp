@@ -1,19 +1,19 @@
 #pragma once
 
-#include <vector>
-
 #include "planner/layers/dimensions.hpp"
-#include "planner/layers/padding.hpp"
+#include "planner/layers/layer_script.hpp"
 
 namespace stowage::layers {
 
-/// What follows the last backward of a step: gradients reduced over their replicas, partial gradients of replicated
+/// What follows the last backward of a step: gradients reduced over their replicas (buffer by buffer; with several
+/// optimizer instances first inside an instance, then the shards across them), partial gradients of replicated
 /// parameters summed over the tensor-parallel ranks (with sequence parallelism each saw its own tokens), those of a
-/// tied embedding summed over the first and the last stage, the norm for clipping, Adam, parameters gathered, gradients
-/// cleared. All of it is memory bound. Adam reads the gradient and reads and writes main parameter and two moments (28
-/// bytes an element), then main parameters become bf16 ones (6 bytes). Its temporaries are not modelled: in recorded
-/// runs the optimizer was never the peak.
-LayerScript optimizer_step(const types::Scenario& scenario, const Dimensions& dimensions, std::int64_t pipeline_rank,
-                           const std::vector<Parameter>& parameters);
+/// tied embedding summed over the stages that hold it, the norm for clipping, the optimizer, parameters gathered,
+/// gradients cleared. All of it is memory bound: the optimizer reads the gradient and reads and writes main parameter
+/// and moments, then main parameters become bf16 ones, unless it writes those itself. With states on the host the
+/// device waits for copies and the host's update. Temporaries of the optimizer are not modelled: in recorded runs it
+/// was never the peak.
+/// `stage`: with its chunks and their scripts.
+LayerScript optimizer_step(const types::Scenario& scenario, const Dimensions& dimensions, const StageLayers& stage);
 
 }  // namespace stowage::layers

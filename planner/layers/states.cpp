@@ -1,9 +1,13 @@
 #include "planner/layers/states.hpp"
 
-#include <set>
 #include <string>
 
-#include "planner/layers/head.hpp"
+#include "planner/layers/megatron_stage.hpp"
+#include "planner/layers/padding.hpp"
+#include "planner/layers/states_formats.hpp"
+#include "planner/layers/states_host.hpp"
+#include "planner/layers/states_list.hpp"
+#include "planner/layers/states_workspaces.hpp"
 
 namespace stowage::layers {
 namespace {
@@ -12,153 +16,124 @@ using What = StateBuffer::What;
 using When = StateBuffer::When;
 using types::Scenario;
 
-constexpr int kHopper = 90;
-constexpr std::int64_t kMebibyte = 1 << 20;
+/// What the parts of a rank's states share.
+struct Rank {
+    const Scenario& scenario;
+    StateFormats formats;
+    std::vector<std::vector<Parameter>> chunks;
+    std::vector<ParameterBuffer> buffers;
+    HostShare host;
 
-std::string kind_name(ParameterKind kind) { return kind == ParameterKind::dense ? "dense" : "expert"; }
-
-class States {
-public:
-    void add(std::string name, std::int64_t bytes, What what, When when = When::setup) {
-        if (bytes > 0) list_.push_back({std::move(name), Bytes{bytes}, what, when});
+    [[nodiscard]] bool distributed() const { return scenario.optimizer.use_distributed_optimizer; }
+    [[nodiscard]] std::string name(const ParameterBuffer& buffer) const { return buffer.name(chunks.size() > 1); }
+    /// Prefix of the names of a chunk's tensors, where one rank has several chunks of equal names.
+    [[nodiscard]] std::string prefix(std::size_t chunk) const {
+        return chunks.size() > 1 ? "stage " + std::to_string(chunk) + " " : "";
     }
-    std::vector<StateBuffer> take() { return std::move(list_); }
-
-private:
-    std::vector<StateBuffer> list_;
 };
 
-/// Without the distributed optimizer: parameters, main parameters and moments are one tensor each per parameter.
-void add_separate_tensors(States& states, const std::vector<Parameter>& parameters,
-                          const std::vector<ParameterBuffer>& buffers) {
-    for (const Parameter& parameter : parameters) states.add(parameter.name, 2 * parameter.elements(), What::weights);
-    for (const ParameterBuffer& buffer : buffers)
-        states.add(kind_name(buffer.kind) + " gradients", 4 * buffer.padded, What::gradients);
-    for (const Parameter& parameter : parameters)
-        states.add("main " + parameter.name, 4 * parameter.elements(), What::optimizer);
-    for (const Parameter& parameter : parameters)
-        for (const char* moment : {"exp_avg ", "exp_avg_sq "})
-            states.add(moment + parameter.name, 4 * parameter.elements(), What::optimizer, When::first_optimizer_step);
+/// Calls `visit(name, parameter)` for every parameter of the rank.
+template <class Visit>
+void each_parameter(const Rank& rank, Visit visit) {
+    for (std::size_t chunk = 0; chunk < rank.chunks.size(); ++chunk)
+        for (const Parameter& parameter : rank.chunks[chunk]) visit(rank.prefix(chunk) + parameter.name, parameter);
 }
 
-/// With it: one parameter and one gradient buffer per kind, of one padded length; states for this rank's shard.
-void add_buffers(States& states, const std::vector<ParameterBuffer>& buffers) {
-    for (const ParameterBuffer& buffer : buffers) {
-        states.add(kind_name(buffer.kind) + " parameters", 2 * buffer.padded, What::weights);
-        states.add(kind_name(buffer.kind) + " gradients", 4 * buffer.padded, What::gradients);
-    }
-    for (const ParameterBuffer& buffer : buffers)
-        states.add("main " + kind_name(buffer.kind) + " parameters", 4 * buffer.shard, What::optimizer);
-    for (const ParameterBuffer& buffer : buffers)
-        for (const char* moment : {"exp_avg ", "exp_avg_sq "})
-            states.add(moment + kind_name(buffer.kind) + " parameters", 4 * buffer.shard, What::optimizer,
-                       When::first_optimizer_step);
+/// Quantised weights of FP8 linears: all that there is of the parameter, or a copy that lives beside it because
+/// Transformer Engine quantises a weight once a step, in the first microbatch.
+bool quantizes(const Scenario& scenario) {
+    return is_fp8(scenario.precision) || scenario.precision == types::Precision::nvfp4;
 }
 
-/// Transformer Engine's GEMM workspace: 4 MiB before Hopper, 32 MiB and 1 KiB (alignment) from it on.
-/// Source: Transformer Engine, pytorch/cpp_extensions/gemm.py.
-std::int64_t engine_workspace(const Scenario& scenario) {
-    return scenario.hardware.node.device.compute_capability >= kHopper ? 32 * kMebibyte + 1024 : 4 * kMebibyte;
-}
-
-void add_library_workspaces(States& states, const Scenario& scenario, bool last_stage) {
-    // One per thread that calls torch.matmul: the main thread in forward, autograd's in backward. Only the output
-    // layer does; the layers call Transformer Engine's GEMM.
-    if (last_stage)
-        for (const char* thread : {"forward", "backward"})
-            states.add(std::string{"cuBLAS workspace, "} + thread + " thread", cublas_workspace(scenario).count,
-                       What::workspace);
-    states.add("Transformer Engine GEMM workspace", engine_workspace(scenario), What::workspace);
-    // Grouped GEMM spreads the experts over four streams, each with a workspace of its own.
-    if (scenario.model.has_experts())
-        for (int stream = 0; stream < 4; ++stream)
-            states.add("Transformer Engine grouped GEMM workspace " + std::to_string(stream),
-                       engine_workspace(scenario), What::workspace);
-}
-
-/// Linears, and the embedding's table where it is also the output layer's weight.
-bool has_fused_gradient(const Parameter& parameter, bool shared_output) {
-    const std::string& name = parameter.name;
-    if (name == "embedding.word_embeddings.weight") return shared_output;
-    return parameter.shape.size() == 2 && name.find("embeddings") == std::string::npos &&
-           name.find("router.weight") == std::string::npos;
-}
-
-/// With gradient accumulation fused into the GEMM, autograd is handed an empty bf16 gradient for each linear; they are
-/// cached by shape. Source: Transformer Engine, pytorch/module/base.py; Megatron-LM, core/tensor_parallel/layers.py.
-void add_dummy_gradients(States& states, const std::vector<Parameter>& parameters, bool shared_output) {
-    std::set<Shape> shapes;
-    for (const Parameter& parameter : parameters) {
-        if (!has_fused_gradient(parameter, shared_output) || !shapes.insert(parameter.shape).second) continue;
-        states.add("dummy gradient like " + parameter.name, 2 * parameter.elements(), What::workspace);
+/// Without the distributed optimizer parameters are one tensor each. With it they lie in one buffer per kind; those of
+/// MXFP8 do not, since one rank's part of a weight cannot be quantised alone in both directions: they are tensors of
+/// their own and a bf16 copy is gathered through the gradient buffer.
+void add_weights(StateList& states, const Rank& rank) {
+    const bool fp8_parameters = holds_fp8_parameters(rank.scenario);
+    if (!rank.distributed())
+        each_parameter(rank, [&](const std::string& name, const Parameter& parameter) {
+            if (!fp8_parameters || !is_engine_linear(parameter))
+                states.add(name, rank.formats.parameter * parameter.elements(), What::weights);
+        });
+    for (const ParameterBuffer& buffer : rank.buffers) {
+        const bool in_buffer =
+            rank.distributed() && (!buffer.fp8 || rank.scenario.precision != types::Precision::mxfp8);
+        if (in_buffer)
+            states.add(rank.name(buffer) + " parameters", (buffer.fp8 ? 1 : rank.formats.parameter) * buffer.padded,
+                       What::weights);
+        states.add(rank.name(buffer) + " gradients", rank.formats.gradient * buffer.padded, What::gradients);
     }
 }
 
-/// Megatron caches what the rotary embedding returns: the angle of every position and channel, fp32, on every stage.
-/// Source: Megatron-LM, core/models/common/embeddings/rotary_pos_embedding.py (forward is an lru_cache).
-void add_rotary_angles(States& states, const Scenario& scenario, const Dimensions& dim) {
-    if (scenario.model.position_embedding_type != types::PositionEmbedding::rope) return;
-    states.add("rotary frequencies", 4 * (dim.head_size / 2), What::workspace);
-    states.add("rotary angles", 4 * dim.sequence * dim.head_size, What::workspace);
+void add_quantized_weights(StateList& states, const Rank& rank) {
+    if (!quantizes(rank.scenario)) return;
+    const bool fp8_parameters = holds_fp8_parameters(rank.scenario);
+    const bool rows_in_buffer =
+        fp8_parameters && rank.distributed() && rank.scenario.precision != types::Precision::mxfp8;
+    each_parameter(rank, [&](const std::string& name, const Parameter& parameter) {
+        if (!is_engine_linear(parameter)) return;
+        const Bytes all = quantized_weight(rank.scenario, parameter.shape);
+        states.add("quantised " + name, all.count - (rows_in_buffer ? parameter.elements() : 0),
+                   fp8_parameters ? What::weights : What::workspace);
+    });
 }
 
-/// Values that parallelism keeps between steps.
-void add_leftovers(States& states, const Scenario& scenario, const Dimensions& dim, std::int64_t rank, bool last) {
-    // Megatron's global memory buffer holds the output layer's gathered input; it only grows and is never freed.
-    if (last && dim.sequence_parallel) states.add("global memory buffer", 2 * dim.tokens * dim.hidden, What::workspace);
-    // The block keeps the last tensor it received as an attribute, and with it that tensor's gradient.
-    if (scenario.parallel.pipeline_model_parallel_size > 1 && rank > 0)
-        for (const char* name : {"last received input", "its gradient"})
-            states.add(name, 2 * dim.hidden_elements(), What::workspace);
-    // Scalars of optimizer, clipping and losses: seven 512-byte blocks, measured rather than traced one by one.
-    for (int scalar = 0; scalar < 7; ++scalar) states.add("scalar " + std::to_string(scalar), 512, What::workspace);
+/// One tensor each per parameter.
+void add_separate_states(StateList& states, const Rank& rank) {
+    const StateFormats& formats = rank.formats;
+    each_parameter(rank, [&](const std::string& name, const Parameter& parameter) {
+        states.add("main " + name, formats.main * parameter.elements(), What::optimizer);
+    });
+    each_parameter(rank, [&](const std::string& name, const Parameter& parameter) {
+        states.add("main gradient of " + name, formats.kept_gradient * parameter.elements(), What::gradients,
+                   When::between_steps);
+    });
+    each_parameter(rank, [&](const std::string& name, const Parameter& parameter) {
+        states.add("exp_avg " + name, formats.exp_avg * parameter.elements(), What::optimizer,
+                   When::first_optimizer_step);
+        states.add("exp_avg_sq " + name, formats.exp_avg_sq * parameter.elements(), What::optimizer,
+                   When::first_optimizer_step);
+    });
 }
 
-/// Bytes of ":size_kib:count[:size_kib:count]", or 0 if it does not read so.
-std::int64_t parse_workspace(const std::string& text) {
-    std::vector<std::int64_t> numbers;
-    std::size_t at = 0;
-    while (at < text.size() && text[at] == ':') {
-        std::size_t end = at + 1;
-        std::int64_t value = 0;
-        while (end < text.size() && text[end] >= '0' && text[end] <= '9' && value < kMebibyte)
-            value = 10 * value + (text[end++] - '0');
-        if (end == at + 1) return 0;
-        numbers.push_back(value);
-        at = end;
-    }
-    if (at != text.size() || numbers.size() % 2 != 0) return 0;
-    std::int64_t bytes = 0;
-    for (std::size_t i = 0; i < numbers.size(); i += 2) bytes += numbers[i] * 1024 * numbers[i + 1];
-    return bytes;
+/// States of this rank's shard of each buffer, less what lives on the host.
+void add_sharded_states(StateList& states, const Rank& rank) {
+    const StateFormats& formats = rank.formats;
+    const When main_when = formats.optimizer_holds_main ? When::first_optimizer_step : When::setup;
+    const auto each = [&](const std::string& what, std::int64_t size, What use, When when) {
+        for (std::size_t i = 0; i < rank.buffers.size(); ++i)
+            states.add(what + rank.name(rank.buffers[i]) + " parameters",
+                       size * (rank.buffers[i].shard - rank.host.elements[i]), use, when);
+    };
+    each("main ", formats.main, What::optimizer, main_when);
+    each("main gradients of ", formats.kept_gradient, What::gradients, When::between_steps);
+    each("exp_avg ", formats.exp_avg, What::optimizer, When::first_optimizer_step);
+    each("exp_avg_sq ", formats.exp_avg_sq, What::optimizer, When::first_optimizer_step);
+}
+
+void add_host_states(StateList& states, const HostShare& host) {
+    for (const ShardPiece& piece : host.pieces) states.add("main " + piece.name, 4 * piece.elements, What::pinned_host);
+    for (const ShardPiece& piece : host.pieces)
+        states.add("gradient of " + piece.name, 4 * piece.elements, What::pinned_host, When::first_optimizer_step);
+    for (const ShardPiece& piece : host.pieces)
+        states.add("moments of " + piece.name, 8 * piece.elements, What::pageable_host, When::first_optimizer_step);
 }
 
 }  // namespace
 
-Bytes cublas_workspace(const Scenario& scenario) {
-    // Source: PyTorch, aten/src/ATen/cuda/CublasHandlePool.cpp.
-    const auto setting = scenario.env.find("CUBLAS_WORKSPACE_CONFIG");
-    const std::int64_t given = setting == scenario.env.end() ? 0 : parse_workspace(setting->second);
-    if (given > 0) return Bytes{given};
-    const bool large = scenario.hardware.node.device.compute_capability >= kHopper;
-    return Bytes{large ? 4096 * 1024 * 8 : 4096 * 1024 * 2 + 16 * 1024 * 8};
-}
-
-std::vector<StateBuffer> rank_states(const Scenario& scenario, const Dimensions& dimensions, std::int64_t pipeline_rank,
-                                     const std::vector<Parameter>& parameters) {
-    States states;
-    const bool last = pipeline_rank + 1 == scenario.parallel.pipeline_model_parallel_size;
-    const bool distributed = scenario.optimizer.use_distributed_optimizer;
-    const bool shared = output_weight(scenario) == OutputWeight::copy;
-    const auto buffers = parameter_buffers(parameters, scenario.parallel, distributed, shared);
-    if (distributed)
-        add_buffers(states, buffers);
+std::vector<StateBuffer> rank_states(const Scenario& scenario, const Dimensions& dimensions, const StageLayers& stage) {
+    Rank rank{scenario, state_formats(scenario), parameters_by_chunk(stage), {}, {}};
+    rank.buffers = parameter_buffers(scenario, stage.pipeline_rank, rank.chunks);
+    rank.host = host_share(scenario, rank.buffers);
+    StateList states;
+    add_weights(states, rank);
+    add_quantized_weights(states, rank);
+    if (rank.distributed())
+        add_sharded_states(states, rank);
     else
-        add_separate_tensors(states, parameters, buffers);
-    add_library_workspaces(states, scenario, last);
-    add_dummy_gradients(states, parameters, output_weight(scenario) == OutputWeight::shared);
-    add_rotary_angles(states, scenario, dimensions);
-    add_leftovers(states, scenario, dimensions, pipeline_rank, last);
+        add_separate_states(states, rank);
+    add_host_states(states, rank.host);
+    add_workspaces(states, scenario, dimensions, stage);
     return states.take();
 }
 

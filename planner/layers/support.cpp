@@ -1,10 +1,12 @@
 #include "planner/layers/support.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "planner/layers/states_formats.hpp"
 #include "scenarios/types/error.hpp"
 #include "scenarios/types/stages.hpp"
 
@@ -81,8 +83,8 @@ void check_model(const Scenario& scenario, Missing& missing) {
     const types::Model& model = scenario.model;
     missing.when(model.activation == types::Activation::squared_relu, "model.squared_relu",
                  setting("activation", model.activation), "swiglu and GELU are there");
-    missing.when(scenario.precision != types::Precision::bf16, "precision", setting("precision", scenario.precision),
-                 "use bf16");
+    const bool known = scenario.precision == types::Precision::bf16 || scenario.precision == types::Precision::fp16;
+    missing.when(!known, "precision", setting("precision", scenario.precision), "use bf16 or fp16");
     for (const char* variable : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
         const auto given = scenario.env.find(variable);
         const bool changes =
@@ -127,7 +129,6 @@ void check_experts(const Scenario& scenario, Missing& missing) {
 void check_new_features(const Scenario& scenario, Missing& missing) {
     const types::Model& model = scenario.model;
     const types::ParallelLayout& layout = scenario.parallel;
-    const types::Optimizer& optimizer = scenario.optimizer;
     const char* const kLeaveOut = "leave it out";
     missing.when(model.multi_latent_attention, "model.multi_latent_attention", "multi-latent attention", kLeaveOut);
     missing.when(model.activation == types::Activation::quick_geglu, "model.quick_geglu", "quick_geglu", kLeaveOut);
@@ -150,16 +151,6 @@ void check_new_features(const Scenario& scenario, Missing& missing) {
     missing.when(layout.overlap_moe_expert_parallel_comm, "parallel.overlap_moe_expert_parallel_comm",
                  "overlap_moe_expert_parallel_comm", kLeaveOut);
     missing.when(layout.delay_wgrad_compute, "parallel.delay_wgrad_compute", "delay_wgrad_compute", kLeaveOut);
-    missing.when(optimizer.num_distributed_optimizer_instances > 1, "optimizer.num_distributed_optimizer_instances",
-                 "several distributed-optimizer instances", kLeaveOut);
-    missing.when(optimizer.use_precision_aware_optimizer, "optimizer.use_precision_aware_optimizer",
-                 "the precision-aware optimizer", kLeaveOut);
-    missing.when(optimizer.grad_reduce_in_bf16, "optimizer.grad_reduce_in_bf16", "grad_reduce_in_bf16", kLeaveOut);
-    missing.when(!optimizer.gradient_accumulation_fusion, "optimizer.gradient_accumulation_fusion",
-                 "gradient_accumulation_fusion: false", kLeaveOut);
-    missing.when(optimizer.fp8_param_gather, "optimizer.fp8_param_gather", "fp8_param_gather", kLeaveOut);
-    missing.when(optimizer.optimizer_cpu_offload, "optimizer.optimizer_cpu_offload", "optimizer_cpu_offload",
-                 kLeaveOut);
 }
 
 void check_runtime(const Scenario& scenario, Missing& missing) {
@@ -169,12 +160,85 @@ void check_runtime(const Scenario& scenario, Missing& missing) {
     missing.when(scenario.cuda_graph.cuda_graph_impl != types::CudaGraphImpl::none, "cuda_graph.cuda_graph_impl",
                  setting("cuda_graph_impl", scenario.cuda_graph.cuda_graph_impl),
                  "set it to none: eager execution is planned");
-    missing.when(scenario.optimizer.optimizer != types::OptimizerKind::adam, "optimizer.optimizer",
-                 setting("optimizer", scenario.optimizer.optimizer), "use adam");
-    missing.when(scenario.optimizer.overlap_grad_reduce, "optimizer.overlap_grad_reduce", "overlap_grad_reduce",
+}
+
+/// Types of the precision-aware optimizer that Transformer Engine's Adam takes.
+void check_optimizer_types(const types::Optimizer& optimizer, Missing& missing) {
+    using types::DataType;
+    const auto check = [&](const char* key, DataType type, std::initializer_list<DataType> allowed) {
+        const std::string path = std::string{"optimizer."} + key;
+        const bool changed = type != DataType::fp32;
+        missing.when(changed && !optimizer.use_precision_aware_optimizer, path,
+                     setting(key, type) + " without use_precision_aware_optimizer",
+                     "set use_precision_aware_optimizer to true, as Megatron demands");
+        missing.when(changed && optimizer.optimizer_cpu_offload, path,
+                     setting(key, type) + " beside optimizer_cpu_offload, which keeps fp32 whatever is asked for",
+                     "use fp32");
+        missing.when(std::find(allowed.begin(), allowed.end(), type) == allowed.end(), path, setting(key, type),
+                     "use fp32");
+    };
+    check("main_params_dtype", optimizer.main_params_dtype, {DataType::fp32, DataType::fp16});
+    check("exp_avg_dtype", optimizer.exp_avg_dtype, {DataType::fp32, DataType::fp16, DataType::bf16, DataType::fp8});
+    check("exp_avg_sq_dtype", optimizer.exp_avg_sq_dtype,
+          {DataType::fp32, DataType::fp16, DataType::bf16, DataType::fp8});
+    // Gradients are summed on the device in that type with states on the host too.
+    missing.when(optimizer.main_grads_dtype != DataType::fp32 && !optimizer.use_precision_aware_optimizer,
+                 "optimizer.main_grads_dtype",
+                 setting("main_grads_dtype", optimizer.main_grads_dtype) + " without use_precision_aware_optimizer",
+                 "set use_precision_aware_optimizer to true, as Megatron demands");
+    missing.when(optimizer.main_grads_dtype != DataType::fp32 && optimizer.main_grads_dtype != DataType::bf16,
+                 "optimizer.main_grads_dtype", setting("main_grads_dtype", optimizer.main_grads_dtype),
+                 "use fp32 or bf16");
+}
+
+void check_host_optimizer(const Scenario& scenario, Missing& missing) {
+    const types::Optimizer& optimizer = scenario.optimizer;
+    if (!optimizer.optimizer_cpu_offload) return;
+    constexpr const char* kPath = "optimizer.optimizer_cpu_offload";
+    missing.when(!optimizer.use_precision_aware_optimizer, kPath,
+                 "optimizer_cpu_offload without use_precision_aware_optimizer",
+                 "set use_precision_aware_optimizer to true, as Megatron demands");
+    missing.when(scenario.precision != types::Precision::bf16, kPath,
+                 "optimizer_cpu_offload with " + setting("precision", scenario.precision), "use bf16");
+    missing.when(optimizer.optimizer != types::OptimizerKind::adam, kPath,
+                 "optimizer_cpu_offload with " + setting("optimizer", optimizer.optimizer), "use adam");
+    missing.when(scenario.hardware.node.host.memory_bandwidth.rate <= 0, kPath,
+                 "optimizer_cpu_offload on a machine whose host memory rate is not known",
+                 "give host.memory_bandwidth_gb_per_s in the hardware file: Adam on the host is bound by it");
+}
+
+void check_optimizer(const Scenario& scenario, Missing& missing) {
+    const types::Optimizer& optimizer = scenario.optimizer;
+    const types::ParallelLayout& layout = scenario.parallel;
+    const bool distributed = optimizer.use_distributed_optimizer;
+    missing.when(optimizer.optimizer == types::OptimizerKind::muon, "optimizer.optimizer",
+                 setting("optimizer", optimizer.optimizer), "use adam");
+    missing.when(optimizer.optimizer == types::OptimizerKind::sgd && distributed, "optimizer.optimizer",
+                 "optimizer: sgd with use_distributed_optimizer", "Megatron's takes adam only");
+    missing.when(optimizer.overlap_grad_reduce, "optimizer.overlap_grad_reduce", "overlap_grad_reduce",
                  "set it to false: gradients are reduced after the last backward");
-    missing.when(scenario.optimizer.overlap_param_gather, "optimizer.overlap_param_gather", "overlap_param_gather",
+    missing.when(optimizer.overlap_param_gather, "optimizer.overlap_param_gather", "overlap_param_gather",
                  "set it to false");
+    const std::int64_t instances = optimizer.num_distributed_optimizer_instances;
+    constexpr const char* kInstances = "optimizer.num_distributed_optimizer_instances";
+    missing.when(instances > 1 && !distributed, kInstances,
+                 "several distributed-optimizer instances without use_distributed_optimizer",
+                 "set use_distributed_optimizer to true");
+    missing.when(instances < 1 || !divides(instances, layout.dense_replicas()) ||
+                     (scenario.model.has_experts() && !divides(instances, layout.expert_replicas())),
+                 kInstances, "replicas that the distributed-optimizer instances do not divide", kDivide);
+    missing.when(optimizer.use_precision_aware_optimizer && !distributed, "optimizer.use_precision_aware_optimizer",
+                 "use_precision_aware_optimizer without use_distributed_optimizer",
+                 "set use_distributed_optimizer to true, as Megatron demands");
+    missing.when(optimizer.grad_reduce_in_bf16 && scenario.precision == types::Precision::fp16,
+                 "optimizer.grad_reduce_in_bf16", "grad_reduce_in_bf16 with precision: fp16",
+                 "leave it out: fp16 sums gradients in fp16");
+    missing.when(optimizer.fp8_param_gather && !is_fp8(scenario.precision), "optimizer.fp8_param_gather",
+                 "fp8_param_gather with " + setting("precision", scenario.precision), "use an FP8 precision");
+    missing.when(optimizer.fp8_param_gather && !distributed, "optimizer.fp8_param_gather",
+                 "fp8_param_gather without use_distributed_optimizer", "set use_distributed_optimizer to true");
+    check_optimizer_types(optimizer, missing);
+    check_host_optimizer(scenario, missing);
 }
 
 }  // namespace
@@ -189,6 +253,7 @@ std::vector<Unsupported> unsupported_features(const Scenario& scenario) {
     check_experts(scenario, missing);
     check_new_features(scenario, missing);
     check_runtime(scenario, missing);
+    check_optimizer(scenario, missing);
     return missing.take();
 }
 

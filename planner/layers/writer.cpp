@@ -2,7 +2,10 @@
 
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <utility>
+
+#include "planner/layers/states_formats.hpp"
 
 namespace stowage::layers {
 namespace {
@@ -53,19 +56,32 @@ void Writer::grouped_gemm(std::string name, std::int64_t m, std::int64_t n, std:
 }
 
 void Writer::weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k) {
-    const Bytes traffic{2 * (m * n + m * k) + 8 * n * k};  // the fp32 sum is read and written
-    script.phase(Phase::weight_gradient);
-    script.kernel({std::move(name), KernelClass::gemm, gemm_flops(m, n, k), traffic, false, {}});
-    script.phase(Phase::backward);
+    add_weight_gradient(std::move(name), {n, k}, gemm_flops(m, n, k), 2 * (m * n + m * k), false);
 }
 
 void Writer::grouped_weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k,
                                      std::int64_t count) {
     const std::int64_t size = fp8() ? 1 : 2;
-    const Bytes traffic{size * (m * n + m * k) + 8 * count * n * k};
+    add_weight_gradient(std::move(name), {count * n, k}, gemm_flops(m, n, k), size * (m * n + m * k), fp8());
+}
+
+void Writer::add_weight_gradient(std::string name, Shape shape, double flops, std::int64_t operands, bool in_fp8) {
+    const std::int64_t elements = product(shape);
+    const bool fused = scenario.optimizer.gradient_accumulation_fusion;
     script.phase(Phase::weight_gradient);
-    script.kernel({std::move(name), KernelClass::gemm, gemm_flops(m, n, k), traffic, fp8(), {}});
+    std::optional<Slot> gradient;
+    if (!fused) gradient = make(name + ".gradient", std::move(shape));
+    const std::int64_t result = fused ? 2 * state_formats(scenario).gradient : 2;  // a sum is read and written
+    script.kernel({name, KernelClass::gemm, flops, Bytes{operands + result * elements}, in_fp8, {}});
+    if (gradient) {
+        memory_kernel(name + ".accumulate", accumulation_traffic(elements));
+        script.drop(*gradient);
+    }
     script.phase(Phase::backward);
+}
+
+std::int64_t Writer::accumulation_traffic(std::int64_t elements) const {
+    return (2 + 2 * state_formats(scenario).gradient) * elements;
 }
 
 void Writer::memory_kernel(std::string name, std::int64_t traffic) {
@@ -80,7 +96,7 @@ void Writer::accumulate_small_gradient(const std::string& name, Shape shape) {
     const std::int64_t elements = product(shape);
     const Slot gradient = make(name + ".gradient", std::move(shape));
     script.phase(Phase::weight_gradient);
-    memory_kernel(name + ".accumulate", elements * (2 + 4 + 4));
+    memory_kernel(name + ".accumulate", accumulation_traffic(elements));
     script.phase(Phase::backward);
     script.drop(gradient);
 }

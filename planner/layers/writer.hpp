@@ -32,7 +32,8 @@ public:
     /// y[m, n] = a[m, k] b[k, n]: 2 m n k operations; every operand read or written once, in 16 bits (router, output
     /// layer).
     void gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k);
-    /// A weight gradient [n, k] summed over m tokens, added to the fp32 main gradient by the GEMM itself.
+    /// A weight gradient [n, k] summed over m tokens, added to the main gradient by the GEMM itself, or without
+    /// gradient_accumulation_fusion made in bf16 and added by autograd's hook.
     void weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k);
     /// The same two for a linear of a layer: operands have the precision of the scenario, results that of the above.
     void linear_gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k);
@@ -44,8 +45,10 @@ public:
     /// A kernel bound by memory; `traffic` is bytes read plus bytes written.
     void memory_kernel(std::string name, std::int64_t traffic);
     void attention_kernel(std::string name, double flops, std::int64_t traffic);
-    /// The bf16 gradient of a small parameter (norm, bias, router): made, added to the fp32 main gradient, dropped.
+    /// The bf16 gradient of a small parameter (norm, bias, router): made, added to the main gradient, dropped.
     void accumulate_small_gradient(const std::string& name, Shape shape);
+    /// Bytes that adding a bf16 gradient to the main gradient reads and writes.
+    [[nodiscard]] std::int64_t accumulation_traffic(std::int64_t elements) const;
 
     /// Over the tensor-parallel group; nothing with one rank.
     void tensor_collective(std::string name, CollectiveKind kind, std::int64_t elements, bool blocks_main = true);
@@ -59,6 +62,10 @@ public:
     void sharded_parameter(std::string name, Shape shape);
     /// Scale of a norm over `width`, and its bias for LayerNorm.
     void norm_parameters(const std::string& name, std::int64_t width);
+
+private:
+    /// `operands`: bytes that the GEMM reads beside the sum.
+    void add_weight_gradient(std::string name, Shape shape, double flops, std::int64_t operands, bool in_fp8);
 };
 
 }  // namespace stowage::layers

@@ -120,6 +120,7 @@ void BodyWriter::plain_steps(const std::vector<layers::Step>& steps) {
 }
 
 void BodyWriter::state(const layers::StateBuffer& buffer, std::uint32_t slot, Scope scope) {
+    if (buffer.on_host()) return;  // no device memory
     emit({.kind = OperationKind::allocate, .scope = scope, .slot = slot, .bytes = buffer.bytes});
 }
 

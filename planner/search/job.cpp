@@ -46,7 +46,7 @@ RankOutcome describe(const layers::StageLayers& stage, const program::Lowered& l
     rank.record_peak_reserved = prediction.record.peak_reserved;
     rank.steady_peak_allocated = prediction.steady.peak_allocated;
     rank.steady_peak_reserved = prediction.steady.peak_reserved;
-    rank.pinned_host = prediction.pinned.reserved;
+    rank.pinned_host = prediction.pinned.reserved + layers::pinned_state_blocks(stage);
     rank.step_time = prediction.steady.duration;
     rank.compute = prediction.steady.busy[program::index(program::Stream::main)];
     rank.exposed_copy = prediction.steady.exposed_copy;

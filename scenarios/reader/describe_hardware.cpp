@@ -99,6 +99,8 @@ void describe_host(Fields& fields, types::HostCosts& host) {
     cost("synchronize_us", "host side of a synchronisation with an idle device", host.synchronize);
     cost("device_allocation_call_us", "cudaMalloc", host.device_allocation_call);
     cost("pinned_allocation_us_per_gib", "cudaHostAlloc, first touch included", host.pinned_allocation_per_gib);
+    fields.gb_per_s({"memory_bandwidth_gb_per_s", "host memory of the machine, bytes read and written"},
+                    host.memory_bandwidth);
     fields.count({"launch_queue_depth", "launches in flight before the host blocks"}, host.launch_queue_depth,
                  IntegerRange{1, 1'000'000});
 }

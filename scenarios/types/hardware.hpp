@@ -92,6 +92,7 @@ struct HostCosts {
     Nanoseconds synchronize{0};             ///< host side of a device synchronisation once the device is idle
     Nanoseconds device_allocation_call{0};  ///< cudaMalloc, when the caching allocator has no block
     Nanoseconds pinned_allocation_per_gib{0};
+    BytesPerSecond memory_bandwidth;  ///< of the machine, reads and writes together; 0: not known
     std::int64_t launch_queue_depth = 1024;  ///< launches in flight before the host blocks
 };
 

@@ -48,10 +48,11 @@ TEST(Support, NamesEachFeatureThatIsMissing) {
         {"implementation: stowage", [](Scenario& s) { s.implementation = types::Implementation::stowage; }},
         {"num_virtual_stages_per_pipeline_rank: 2",
          [](Scenario& s) { s.parallel.num_virtual_stages_per_pipeline_rank = 2; }},
-        {"pipeline_model_parallel_layout", [](Scenario& s) { s.parallel.pipeline_model_parallel_layout = "Et|tL"; }},
-        {"layers that the pipeline stages do not divide",
+        {"the layout has 2 stages, expected 1",
+         [](Scenario& s) { s.parallel.pipeline_model_parallel_layout = "Et|tL"; }},
+        {"the 8 layers do not divide over 5 pipeline stages",
          [](Scenario& s) { s.parallel.pipeline_model_parallel_size = 5; }},
-        {"a pipeline stage between the first and the last without layers",
+        {"a stage without anything to run",
          [](Scenario& s) {
              s.parallel.pipeline_model_parallel_size = 3;
              s.parallel.decoder_first_pipeline_num_layers = s.model.num_layers;
@@ -72,6 +73,35 @@ TEST(Support, NamesEachFeatureThatIsMissing) {
         {"optimizer: muon", [](Scenario& s) { s.optimizer.optimizer = types::OptimizerKind::muon; }},
         {"overlap_grad_reduce", [](Scenario& s) { s.optimizer.overlap_grad_reduce = true; }},
         {"overlap_param_gather", [](Scenario& s) { s.optimizer.overlap_param_gather = true; }},
+        {"optimizer: sgd with use_distributed_optimizer",
+         [](Scenario& s) {
+             s.optimizer.optimizer = types::OptimizerKind::sgd;
+             s.optimizer.use_distributed_optimizer = true;
+         }},
+        {"replicas that the distributed-optimizer instances do not divide",
+         [](Scenario& s) {
+             s.optimizer.use_distributed_optimizer = true;
+             s.optimizer.num_distributed_optimizer_instances = 3;
+         }},
+        {"use_precision_aware_optimizer without use_distributed_optimizer",
+         [](Scenario& s) { s.optimizer.use_precision_aware_optimizer = true; }},
+        {"exp_avg_dtype: bf16 without use_precision_aware_optimizer",
+         [](Scenario& s) { s.optimizer.exp_avg_dtype = types::DataType::bf16; }},
+        {"main_params_dtype: bf16",
+         [](Scenario& s) {
+             s.optimizer.use_precision_aware_optimizer = true;
+             s.optimizer.main_params_dtype = types::DataType::bf16;
+         }},
+        {"fp8_param_gather with precision: bf16", [](Scenario& s) { s.optimizer.fp8_param_gather = true; }},
+        {"optimizer_cpu_offload without use_precision_aware_optimizer",
+         [](Scenario& s) { s.optimizer.optimizer_cpu_offload = true; }},
+        {"a machine whose host memory rate is not known",
+         [](Scenario& s) { s.optimizer.optimizer_cpu_offload = true; }},
+        {"grad_reduce_in_bf16 with precision: fp16",
+         [](Scenario& s) {
+             s.precision = types::Precision::fp16;
+             s.optimizer.grad_reduce_in_bf16 = true;
+         }},
     };
     for (const auto& [feature, change] : cases) {
         Scenario scenario = small_moe();
