@@ -194,8 +194,9 @@ bool RankSimulator::launch(const Operation& operation) {
     while (device_.pending(operation.stream) >= static_cast<std::size_t>(node_.host.launch_queue_depth)) {
         if (!device_.advance_to(host_)) return false;
         if (device_.pending(operation.stream) < static_cast<std::size_t>(node_.host.launch_queue_depth)) break;
-        if (!device_.advance_one()) return false;
+        const bool free_to_go_on = device_.advance_one();
         host_ = std::max(host_, device_.now());
+        if (!free_to_go_on) return false;
     }
     host_ += launch_cost(operation);
     const std::uint64_t tag = static_cast<std::uint64_t>(instance_) << kTagShift | operation_;

@@ -17,7 +17,14 @@ void set_times(const EvenPipeline& pipeline, layers::LayerScript& script) {
 }  // namespace
 
 layers::StageLayers even_stage(const EvenPipeline& pipeline, std::int64_t rank) {
-    layers::StageLayers stage = synthetic_stage(rank, pipeline.stages, pipeline.layers, pipeline.layer);
+    layers::StageLayers stage =
+        synthetic_stage(rank, pipeline.stages, pipeline.layers, pipeline.layer, pipeline.virtual_stages);
+    stage.microbatch_group = pipeline.group.value_or(pipeline.stages);
+    stage.overlapped_transfers = pipeline.overlapped_transfers;
+    if (pipeline.recomputed)
+        for (layers::ChunkLayers& chunk : stage.chunks)
+            for (std::size_t i = 0; i < chunk.order.size(); ++i)
+                if (chunk.layer_numbers[i] >= 0) chunk.recomputed.push_back({i, i});
     for (layers::LayerScript& script : stage.scripts) set_times(pipeline, script);
     set_times(pipeline, stage.optimizer);
     return stage;

@@ -12,9 +12,13 @@
 
 namespace stowage::tests {
 
-/// Stages of `layers` synthetic layers, three kernels in each direction.
+/// Stages of `layers` synthetic layers on each virtual stage, three kernels in each direction.
 struct EvenPipeline {
     std::int64_t stages = 1;
+    std::int64_t virtual_stages = 1;
+    std::optional<std::int64_t> group;  ///< microbatches a group; default: the stages
+    bool overlapped_transfers = true;
+    bool recomputed = false;  ///< every layer on its own runs its forward again before its backward
     std::int64_t microbatches = 1;
     std::int64_t layers = 1;
     types::Nanoseconds forward_kernel{1000};
@@ -22,9 +26,9 @@ struct EvenPipeline {
     SyntheticLayer layer;
     types::OffloadChoice choice;
 
-    /// f and b of the closed forms: one microbatch on one stage.
-    [[nodiscard]] types::Nanoseconds forward() const { return 3 * layers * forward_kernel; }
-    [[nodiscard]] types::Nanoseconds backward() const { return 3 * layers * backward_kernel; }
+    /// f and b of the closed forms: one microbatch on one rank, all its virtual stages.
+    [[nodiscard]] types::Nanoseconds forward() const { return 3 * layers * virtual_stages * forward_kernel; }
+    [[nodiscard]] types::Nanoseconds backward() const { return 3 * layers * virtual_stages * backward_kernel; }
 };
 
 /// Stage `rank`, its layers timed as asked, embedding, head and optimizer in no time.

@@ -76,6 +76,23 @@ LayerHooks nested_moe(Bytes bytes) {
     return hooks;
 }
 
+namespace {
+
+/// The steps of a schedule, whose chunks are numbered in the order of their forwards.
+std::vector<ChunkStep> computations(const program::PipelineShape& shape) {
+    const std::vector<program::Chunk> chunks = program::forward_chunks(shape);
+    std::vector<ChunkStep> steps;
+    using Kind = program::ScheduleStep::Kind;
+    for (const auto& step : program::pipeline_schedule(shape)) {
+        if (step.kind != Kind::forward && step.kind != Kind::backward) continue;
+        const auto number = std::find(chunks.begin(), chunks.end(), step.chunk) - chunks.begin();
+        steps.push_back({step.kind == Kind::forward, static_cast<std::uint32_t>(number)});
+    }
+    return steps;
+}
+
+}  // namespace
+
 ManagerCase plain_pipeline(std::int64_t rank, std::int64_t stages, std::int64_t microbatches,
                            const ChunkLayers& layers) {
     ManagerCase run;
@@ -83,10 +100,7 @@ ManagerCase plain_pipeline(std::int64_t rank, std::int64_t stages, std::int64_t 
     run.chunks.assign(static_cast<std::size_t>(microbatches), layers);
     run.backward_order.resize(static_cast<std::size_t>(microbatches));
     std::iota(run.backward_order.begin(), run.backward_order.end(), 0U);
-    using Kind = program::ScheduleStep::Kind;
-    for (const auto& step : program::one_forward_one_backward(rank, stages, microbatches))
-        if (step.kind == Kind::forward || step.kind == Kind::backward)
-            run.steps.push_back({step.kind == Kind::forward, static_cast<std::uint32_t>(step.microbatch)});
+    run.steps = computations({.rank = rank, .ranks = stages, .virtual_stages = 1, .microbatches = microbatches});
     return run;
 }
 
@@ -103,12 +117,8 @@ ManagerCase interleaved_pipeline(std::int64_t rank, std::int64_t stages, std::in
                 run.backward_order.push_back(
                     static_cast<std::uint32_t>(first * depth + (depth - 1 - stage) * group + i));
             }
-    const auto chunks = static_cast<std::int64_t>(run.chunks.size());
-    const std::int64_t warmup = std::min(2 * (stages - rank - 1) + (depth - 1) * group, chunks);
-    for (std::int64_t i = 0; i < chunks + warmup; ++i) {
-        if (i < chunks) run.steps.push_back({true, static_cast<std::uint32_t>(i)});
-        if (i >= warmup) run.steps.push_back({false, run.backward_order[static_cast<std::size_t>(i - warmup)]});
-    }
+    run.steps = computations(
+        {.rank = rank, .ranks = stages, .virtual_stages = depth, .microbatches = microbatches, .group = group});
     return run;
 }
 

@@ -384,7 +384,7 @@ private:
     Slot reshaped(Slot part) {
         const Slot copy = script_.tensor("reshaped gradient", kHiddenShape);
         script_.allocate(copy);
-        script_.kernel({"reshape", KernelClass::memory_bound, 0, Bytes{}, steady_time(kReshape / 1000)});
+        script_.kernel({"reshape", KernelClass::memory_bound, 0, Bytes{}, false, steady_time(kReshape / 1000)});
         script_.drop(part);
         return copy;
     }

@@ -147,12 +147,17 @@ LayerScript optimizer(const SyntheticLayer& layer) {
     return script.build();
 }
 
-void append(layers::StageLayers& stage, LayerScript script, std::int64_t count, std::int64_t first_number) {
-    for (std::int64_t i = 0; i < count; ++i) {
-        stage.chunks.front().order.push_back(stage.scripts.size());
-        stage.chunks.front().layer_numbers.push_back(first_number < 0 ? -1 : first_number + i);
-    }
+/// Adds the script to the stage; result: its place.
+std::size_t add(layers::StageLayers& stage, LayerScript script) {
     stage.scripts.push_back(std::move(script));
+    return stage.scripts.size() - 1;
+}
+
+void append(layers::ChunkLayers& chunk, std::size_t script, std::int64_t count, std::int64_t first_number) {
+    for (std::int64_t i = 0; i < count; ++i) {
+        chunk.order.push_back(script);
+        chunk.layer_numbers.push_back(first_number < 0 ? -1 : first_number + i);
+    }
 }
 
 }  // namespace
@@ -160,15 +165,18 @@ void append(layers::StageLayers& stage, LayerScript script, std::int64_t count, 
 LayerScript synthetic_layer(const SyntheticLayer& layer) { return LayerWriter(layer).write(); }
 
 layers::StageLayers synthetic_stage(std::int64_t rank, std::int64_t stages, std::int64_t layers,
-                                    const SyntheticLayer& layer) {
+                                    const SyntheticLayer& layer, std::int64_t virtual_stages) {
     using State = layers::StateBuffer;
     layers::StageLayers stage;
     stage.pipeline_rank = rank;
     stage.pipeline_size = stages;
-    stage.chunks.resize(1);
-    if (rank == 0) append(stage, embedding(layer), 1, -1);
-    append(stage, synthetic_layer(layer), layers, rank * layers);
-    if (rank == stages - 1) append(stage, head(layer), 1, -1);
+    stage.microbatch_group = stages;
+    stage.chunks.resize(static_cast<std::size_t>(virtual_stages));
+    if (rank == 0) append(stage.chunks.front(), add(stage, embedding(layer)), 1, -1);
+    const std::size_t middle = add(stage, synthetic_layer(layer));
+    for (std::int64_t i = 0; i < virtual_stages; ++i)
+        append(stage.chunks[static_cast<std::size_t>(i)], middle, layers, (i * stages + rank) * layers);
+    if (rank == stages - 1) append(stage.chunks.back(), add(stage, head(layer)), 1, -1);
     stage.optimizer = optimizer(layer);
     stage.states = {{"weights", types::Bytes{1 << 22}, State::What::weights, State::When::setup},
                     {"moments", types::Bytes{1 << 23}, State::What::optimizer, State::When::first_optimizer_step}};

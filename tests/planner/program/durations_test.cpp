@@ -74,24 +74,24 @@ std::int64_t peer(const Spread& spread, std::int64_t stage) {
 
 // 1e9 FLOPs at 100 TFLOPS are 10 us, 1e6 bytes at 1 TB/s are 1 us; the longer of them, and 0.7 us.
 TEST(Durations, TakesTheLongerOfArithmeticAndTraffic) {
-    EXPECT_EQ(kernel({"gemm", KernelClass::gemm, 1e9, Bytes{1'000'000}, {}}, Phase::forward), 10'000 + 700);
-    EXPECT_EQ(kernel({"gemm", KernelClass::gemm, 1e7, Bytes{1'000'000}, {}}, Phase::forward), 1'000 + 700);
+    EXPECT_EQ(kernel({"gemm", KernelClass::gemm, 1e9, Bytes{1'000'000}, false, {}}, Phase::forward), 10'000 + 700);
+    EXPECT_EQ(kernel({"gemm", KernelClass::gemm, 1e7, Bytes{1'000'000}, false, {}}, Phase::forward), 1'000 + 700);
 }
 
 TEST(Durations, CountsNoArithmeticForMemoryBoundKernels) {
-    EXPECT_EQ(kernel({"norm", KernelClass::memory_bound, 1e12, Bytes{3'000'000}, {}}, Phase::forward), 3'000 + 700);
+    EXPECT_EQ(kernel({"norm", KernelClass::memory_bound, 1e12, Bytes{3'000'000}, false, {}}, Phase::forward), 3'000 + 700);
 }
 
 // 1e9 FLOPs: 20 us at 50 TFLOPS forward, also when recomputed, 25 us at 40 TFLOPS backward.
 TEST(Durations, GivesAttentionItsOwnRateInEachDirection) {
-    const Kernel attention{"attention", KernelClass::attention, 1e9, Bytes{0}, {}};
+    const Kernel attention{"attention", KernelClass::attention, 1e9, Bytes{0}, false, {}};
     EXPECT_EQ(kernel(attention, Phase::forward), 20'000 + 700);
     EXPECT_EQ(kernel(attention, Phase::recompute), 20'000 + 700);
     EXPECT_EQ(kernel(attention, Phase::backward), 25'000 + 700);
 }
 
 TEST(Durations, UsesAMeasuredTimeAsItIs) {
-    EXPECT_EQ(kernel({"gemm", KernelClass::gemm, 1e15, Bytes{1}, Nanoseconds{1234}}, Phase::forward), 1234);
+    EXPECT_EQ(kernel({"gemm", KernelClass::gemm, 1e15, Bytes{1}, false, Nanoseconds{1234}}, Phase::forward), 1234);
 }
 
 // Read and write: 2 * 5e5 bytes at 1 TB/s are 1 us.

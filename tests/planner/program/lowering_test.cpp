@@ -235,15 +235,15 @@ TEST(Lowering, KeepsTensorsBelowTheSizeFilter) {
 TEST(Lowering, AllocatesWhatIsReceivedAndFreesWhatWasSent) {
     const Lowered lowered = lower_stage(synthetic_stage(1, 3, 2), 1, {});
     const Lines lines = lines_of(lowered);
-    EXPECT_EQ(excerpt(lines, "allocate main 0@0", 5), (Lines{"allocate main 0@0", "pipeline_communication waits main",
-                                                             "peer_transfer pipeline_communication 'receive_forward'",
-                                                             "main waits pipeline_communication", "device_sync main"}));
-    EXPECT_EQ(excerpt(lines, "peer_transfer pipeline_communication 'send_forward'", 4),
-              (Lines{"peer_transfer pipeline_communication 'send_forward'", "main waits pipeline_communication",
-                     "device_sync main", "free main 0@3"}));
-    EXPECT_EQ(excerpt(lines, "peer_transfer pipeline_communication 'send_backward'", 5),
-              (Lines{"peer_transfer pipeline_communication 'send_backward'", "main waits pipeline_communication",
-                     "device_sync main", "free main 1@2", "free main 0@0"}));
+    EXPECT_EQ(excerpt(lines, "allocate main 0@0", 5), (Lines{"allocate main 0@0", "receive_forward waits main",
+                                                             "peer_transfer receive_forward 'receive_forward'",
+                                                             "main waits receive_forward", "device_sync main"}));
+    EXPECT_EQ(excerpt(lines, "peer_transfer send_forward 'send_forward'", 4),
+              (Lines{"peer_transfer send_forward 'send_forward'", "main waits send_forward", "device_sync main",
+                     "free main 0@3"}));
+    EXPECT_EQ(excerpt(lines, "peer_transfer send_backward 'send_backward'", 5),
+              (Lines{"peer_transfer send_backward 'send_backward'", "main waits send_backward", "device_sync main",
+                     "free main 1@2", "free main 0@0"}));
 }
 
 // attn_norm's forced release empties the stage's input, though the schedule holds it: the send frees it no second time.
@@ -251,7 +251,7 @@ TEST(Lowering, LeavesAnInputAloneThatAReleaseEmptied) {
     const Lowered lowered = lower_stage(synthetic_stage(1, 3, 2, {.norm = true}), 2, {.modules = {Module::attn_norm}});
     const Lines lines = lines_of(lowered);
     EXPECT_EQ(count(lines, "free main 0@0"), 1);
-    EXPECT_LT(place(lines, "free main 0@0"), place(lines, "peer_transfer pipeline_communication 'send_forward'"));
+    EXPECT_LT(place(lines, "free main 0@0"), place(lines, "peer_transfer send_forward 'send_forward'"));
     EXPECT_EQ(facts_of(lowered).problems, Lines{});
 }
 

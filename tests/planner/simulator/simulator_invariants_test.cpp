@@ -36,7 +36,9 @@ Operation allocate(std::uint16_t slot, program::Scope scope = 0) {
     return {.kind = OperationKind::allocate, .scope = scope, .slot = slot, .bytes = 32_MiB};
 }
 Operation free(std::uint16_t slot) { return {.kind = OperationKind::free, .slot = slot, .bytes = 32_MiB}; }
-Operation transfer(std::int8_t peer) { return {.kind = OperationKind::peer_transfer, .peer = peer, .duration = 5us}; }
+Operation transfer(program::TransferKind kind) {
+    return {.kind = OperationKind::peer_transfer, .transfer = kind, .duration = 5us};
+}
 
 TEST(Simulator, RefusesAStepThatLeavesMemoryAllocated) {
     const auto program = hand_program({allocate(0), allocate(1), free(0)}, 2);
@@ -67,8 +69,10 @@ TEST(Simulator, KeepsWhatPersists) {
 }
 
 TEST(Simulator, TakesATransferWhenBothRanksReachIt) {
-    const auto first = hand_program({{.kind = OperationKind::compute, .duration = 10us}, transfer(+1)});
-    const auto second = hand_program({{.kind = OperationKind::compute, .duration = 30us}, transfer(-1)});
+    const auto first = hand_program(
+        {{.kind = OperationKind::compute, .duration = 10us}, transfer(program::TransferKind::send_forward)});
+    const auto second = hand_program(
+        {{.kind = OperationKind::compute, .duration = 30us}, transfer(program::TransferKind::receive_forward)});
     const Prediction prediction = simulate({&first, &second}, quiet_node());
     EXPECT_EQ(prediction.step_time, 35us);
     EXPECT_EQ(prediction.ranks[0].steady.duration, 35us);
@@ -84,17 +88,19 @@ TEST(Simulator, StartsEveryStageOnAllRanksAtOnce) {
 }
 
 TEST(Simulator, ReportsADeadlock) {
-    const auto first = hand_program({transfer(+1)});
+    const auto first = hand_program({transfer(program::TransferKind::send_forward)});
     const auto second = hand_program({{.kind = OperationKind::compute, .duration = 1us}});
     EXPECT_NE(complaint([&] { simulate({&first, &second}, quiet_node()); }).find("deadlock"), std::string::npos);
     // Each rank of a ring of waits: the middle one serves the last first, which waits for a second call.
-    const auto middle = hand_program({transfer(+1), transfer(+1), transfer(-1)});
-    const auto last = hand_program({transfer(-1)});
+    const auto middle =
+        hand_program({transfer(program::TransferKind::send_forward), transfer(program::TransferKind::send_forward),
+                      transfer(program::TransferKind::receive_forward)});
+    const auto last = hand_program({transfer(program::TransferKind::receive_forward)});
     EXPECT_NE(complaint([&] { simulate({&first, &middle, &last}, quiet_node()); }).find("deadlock"), std::string::npos);
 }
 
 TEST(Simulator, RefusesATransferWithAStageThatIsNotThere) {
-    const auto program = hand_program({transfer(-1)});
+    const auto program = hand_program({transfer(program::TransferKind::receive_forward)});
     EXPECT_NE(complaint([&] { simulate({&program}, quiet_node()); }).find("not there"), std::string::npos);
 }
 

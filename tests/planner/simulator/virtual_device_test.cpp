@@ -418,10 +418,10 @@ TEST(VirtualDevice, MatchesTheCallsOfAChannelInOrder) {
 TEST(VirtualDevice, GoesOnWithOtherStreamsOnceTheTransferIsSettled) {
     PeerChannel channel;
     Device first, second;
-    first->transfer(Stream::pipeline_communication, channel, 0, 20, 0, 1);
+    first->transfer(Stream::send_forward, channel, 0, 20, 0, 1);
     first.kernel(50, 0, 2);
     EXPECT_FALSE(first->advance_to(10));
-    second->transfer(Stream::pipeline_communication, channel, 1, 20, 30, 1);
+    second->transfer(Stream::receive_forward, channel, 1, 20, 30, 1);
     ASSERT_TRUE(second->drain_all());
     ASSERT_TRUE(first->drain_all());
     EXPECT_EQ(first.piece(1).end, 50);  // the partner came at 30
