@@ -15,8 +15,8 @@ namespace {
 LoadedScenario finish(Gathered& gathered, ScenarioDraft& draft) {
     draft.scenario.model = complete(draft.model);
     complete_layout(draft);
-    check_model(gathered, draft.scenario.model, "model");
-    check_scenario(gathered, draft.scenario);
+    check_model(gathered, draft.model, draft.scenario.model, "model");
+    check_scenario(gathered, draft);
     gathered.diagnostics.throw_if_any();
     return LoadedScenario{std::move(draft.scenario), std::move(gathered.where)};
 }
@@ -59,7 +59,7 @@ types::Model read_model(const std::filesystem::path& path) {
     read_file(gathered, path.string(), kModelFile, "", nullptr, [&](Fields& fields) { describe_model(fields, draft); });
     types::Model model = complete(draft);
     if (model.name.empty()) model.name = path.stem().string();
-    check_model(gathered, model, "");
+    check_model(gathered, draft, model, "");
     gathered.diagnostics.throw_if_any();
     return model;
 }
