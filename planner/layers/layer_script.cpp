@@ -1,5 +1,6 @@
 #include "planner/layers/layer_script.hpp"
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -177,8 +178,12 @@ SavedIndex ScriptBuilder::save(Slot slot, std::optional<Module> group) {
 SavedIndex ScriptBuilder::save_view(std::string name, Slot slot, std::optional<Module> group,
                                     std::vector<std::int64_t> shape, CopyForm form) {
     if (saving_ == Saving::nothing) return static_cast<SavedIndex>(kFirstRebuilt - 1);  // nobody may forget it
-    if (saving_ == Saving::rebuild) {
-        if (rebuilt(slot) > 0) ++rebuilt(slot);
+    const bool discarded = std::find(discarded_.begin(), discarded_.end(), slot) != discarded_.end();
+    if (saving_ == Saving::rebuild || discarded) {
+        if (discarded)
+            slot = kOutput;  // nobody's: not counted
+        else if (rebuilt(slot) > 0)
+            ++rebuilt(slot);
         rebuilt_saves_.push_back(slot);
         return static_cast<SavedIndex>(kFirstRebuilt + rebuilt_saves_.size() - 1);
     }
@@ -198,7 +203,7 @@ void ScriptBuilder::read(SavedIndex saved) {
 void ScriptBuilder::forget(SavedIndex saved) {
     if (is_rebuilt(saved)) {
         const Slot slot = rebuilt_saves_[index(saved) - kFirstRebuilt];
-        if (rebuilt(slot) > 0) drop(slot);
+        if (slot != kOutput && rebuilt(slot) > 0) drop(slot);
         return;
     }
     STOWAGE_CHECK(index(saved) < script_.saved.size(), "forgets a tensor that was not saved");

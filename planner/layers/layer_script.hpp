@@ -136,6 +136,7 @@ enum class CommGroup : std::uint8_t {
     context,
     expert,
     expert_tensor,
+    expert_and_tensor,  ///< the ranks of both: every rank that shares the experts of a layer
     dense_replicas,
     expert_replicas,
     embedding
@@ -233,6 +234,7 @@ public:
     void begin_forward(Part part);
     void begin_backward(Part part);
     void part(Part part) { part_ = part; }
+    [[nodiscard]] Part current_part() const { return part_; }
     void phase(Phase phase) { phase_ = phase; }
     /// Sets what `save` does from here on and returns what it did.
     ///
@@ -273,9 +275,24 @@ private:
     Part part_{};
     Phase phase_{};
     Saving saving_ = Saving::autograd;
-    std::vector<int> rebuilt_;         ///< per slot: references to a tensor made under `rebuild`
+    std::vector<int> rebuilt_;  ///< per slot: references to a tensor made under `rebuild`
     std::vector<Slot> discarded_;
     std::vector<Slot> rebuilt_saves_;  ///< the tensors of the saves made under `rebuild`
+};
+
+/// Sets what `save` does for as long as it lives.
+class SavingScope {
+public:
+    SavingScope(ScriptBuilder& script, Saving saving) : script_(script), before_(script.saving(saving)) {}
+    ~SavingScope() { script_.saving(before_); }
+    SavingScope(const SavingScope&) = delete;
+    SavingScope& operator=(const SavingScope&) = delete;
+    SavingScope(SavingScope&&) = delete;
+    SavingScope& operator=(SavingScope&&) = delete;
+
+private:
+    ScriptBuilder& script_;
+    Saving before_;
 };
 
 /// One persistent allocation of a rank: parameters, gradients, optimizer states, workspaces; on the device unless

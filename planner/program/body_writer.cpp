@@ -15,7 +15,8 @@ Stream stream_of(layers::CommGroup group) {
         case layers::CommGroup::tensor:
         case layers::CommGroup::context:
         case layers::CommGroup::expert:
-        case layers::CommGroup::expert_tensor: return Stream::communication;
+        case layers::CommGroup::expert_tensor:
+        case layers::CommGroup::expert_and_tensor: return Stream::communication;
         case layers::CommGroup::dense_replicas:
         case layers::CommGroup::expert_replicas:
         case layers::CommGroup::embedding: return Stream::gradient_communication;

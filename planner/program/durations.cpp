@@ -38,6 +38,7 @@ Durations::Group Durations::group(layers::CommGroup group) const {
         case layers::CommGroup::context: return {layout_.context_parallel_size, tensor};
         case layers::CommGroup::expert_tensor: return {expert_tensor, 1};
         case layers::CommGroup::expert: return {experts, expert_tensor};
+        case layers::CommGroup::expert_and_tensor: return {experts * expert_tensor, 1};
         case layers::CommGroup::dense_replicas: return {layout_.dense_replicas(), tensor};
         case layers::CommGroup::expert_replicas: return {layout_.expert_replicas(), expert_tensor * experts};
         case layers::CommGroup::embedding:  // the first stage and the last
