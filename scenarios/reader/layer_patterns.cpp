@@ -14,13 +14,11 @@ constexpr std::size_t kMostLayers = 100'000;
 /// A recursive-descent evaluation: sum of products of lists, numbers and sums in brackets.
 class ListExpression {
 public:
-    explicit ListExpression(std::string_view text) {
-        for (const char letter : text)
-            if (std::isspace(static_cast<unsigned char>(letter)) == 0) text_ += letter;
-    }
+    explicit ListExpression(std::string_view text) : text_(text) {}
 
     std::variant<std::vector<bool>, BadPattern> evaluate() {
         Term result = sum(0);
+        skip_spaces();
         if (reason_.empty() && at_ < text_.size()) fail(std::string("'") + text_[at_] + "' is not expected here");
         if (reason_.empty() && !result.is_list) fail("a number, expected a list such as [0]*3+[1]*58");
         if (!reason_.empty()) return BadPattern{reason_};
@@ -34,7 +32,12 @@ private:
         std::size_t number = 0;
     };
 
+    void skip_spaces() {
+        while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_])) != 0) ++at_;
+    }
+
     bool take(char letter) {
+        skip_spaces();
         if (at_ == text_.size() || text_[at_] != letter) return false;
         ++at_;
         return true;
@@ -98,6 +101,7 @@ private:
     }
 
     std::optional<std::size_t> number() {
+        skip_spaces();
         const std::size_t start = at_;
         std::size_t value = 0;
         while (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0)
@@ -110,7 +114,7 @@ private:
         return {};
     }
 
-    std::string text_;
+    std::string_view text_;
     std::size_t at_ = 0;
     std::string reason_;
 };

@@ -145,12 +145,15 @@ private:
     void check_mamba() {
         if (std::find(model_.mixers.begin(), model_.mixers.end(), types::Mixer::mamba) == model_.mixers.end()) return;
         if (!read("hidden_size") || !read("mamba_head_dim") || !read("mamba_num_heads")) return;
-        if (draft_.model.mamba_num_heads == 0)
-            require_multiple(gathered_, path("mamba_head_dim"), "without mamba_num_heads, 2 x hidden_size",
-                             2 * model_.hidden_size, "mamba_head_dim", model_.mamba_head_dim);
-        if (read("mamba_num_groups"))
-            require_multiple(gathered_, path("mamba_num_groups"), "mamba_num_heads", model_.mamba_num_heads,
-                             "mamba_num_groups", model_.mamba_num_groups);
+        const bool derived = draft_.model.mamba_num_heads == 0;
+        if (derived && 2 * model_.hidden_size % model_.mamba_head_dim != 0)
+            return report(gathered_, path("mamba_head_dim"),
+                          "without mamba_num_heads, 2 x hidden_size " + number(2 * model_.hidden_size) +
+                              " is not a multiple of mamba_head_dim " + number(model_.mamba_head_dim));
+        if (!read("mamba_num_groups")) return;
+        const char* at = given("mamba_num_groups") ? "mamba_num_groups" : derived ? "hidden_size" : "mamba_num_heads";
+        require_multiple(gathered_, path(at), "mamba_num_heads", model_.mamba_num_heads, "mamba_num_groups",
+                         model_.mamba_num_groups);
     }
 
     Gathered& gathered_;
