@@ -29,11 +29,13 @@ void gather(Writer& writer, const std::string& name, std::int64_t width, bool bl
 }
 
 /// y = x W on an input [local tokens, in]; saves the input.
-Linear multiply(Writer& writer, const LinearSite& site, Slot input) {
+Linear multiply(Writer& writer, const LinearSite& site, Slot input, std::optional<Slot> saved_as = std::nullopt) {
     const Dimensions& dim = writer.dim;
     const std::int64_t in = input_width(writer, site);
     const bool whole = gathers(writer, site);
-    const Operand operand = make_operand(writer, site.name, input, dim.local_tokens, in, {whole, site.save_original});
+    Operand operand = make_operand(writer, site.name, input, dim.local_tokens, in,
+                                   {whole, site.save_original || saved_as.has_value()});
+    operand.source = saved_as.value_or(input);
     Slot total{};
     if (whole) {
         total = make_gathered(writer, site.name + ".gathered", dim.tokens, in);
@@ -128,9 +130,9 @@ void norm_linear_backward(Writer& writer, const LinearSite& site, const NormLine
     script.drop(gradient);
 }
 
-Linear linear_forward(Writer& writer, const LinearSite& site, Slot input) {
+Linear linear_forward(Writer& writer, const LinearSite& site, Slot input, std::optional<Slot> saved_as) {
     writer.script.part(site.part);
-    return multiply(writer, site, input);
+    return multiply(writer, site, input, saved_as);
 }
 
 Slot linear_backward(Writer& writer, const LinearSite& site, const Linear& linear, Slot gradient) {

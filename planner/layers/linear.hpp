@@ -47,8 +47,9 @@ struct Linear {
 };
 
 /// `input` [local tokens, in] -> output [tokens, width], or [local tokens, width] with Split::none; allocated and left
-/// to the caller. `input` is not dropped.
-Linear linear_forward(Writer& writer, const LinearSite& site, Slot input);
+/// to the caller. `input` is not dropped. `saved_as`: what is saved in place of an input that is emptied and rebuilt
+/// (rebuilt.hpp); it is then saved as the original in every precision.
+Linear linear_forward(Writer& writer, const LinearSite& site, Slot input, std::optional<Slot> saved_as = std::nullopt);
 /// Drops `gradient` and returns the gradient of the input [local tokens, in].
 Slot linear_backward(Writer& writer, const LinearSite& site, const Linear& linear, Slot gradient);
 void linear_parameters(Writer& writer, const LinearSite& site);

@@ -130,13 +130,7 @@ void check_new_features(const Scenario& scenario, Missing& missing) {
     const types::Model& model = scenario.model;
     const types::ParallelLayout& layout = scenario.parallel;
     const char* const kLeaveOut = "leave it out";
-    missing.when(model.multi_latent_attention, "model.multi_latent_attention", "multi-latent attention", kLeaveOut);
     missing.when(model.activation == types::Activation::quick_geglu, "model.quick_geglu", "quick_geglu", kLeaveOut);
-    missing.when(model.qk_norm_span != types::QkNormSpan::head, "model.qk_norm_span", "qk_norm_span: width", kLeaveOut);
-    missing.when(model.attention_output_gate, "model.attention_output_gate", "attention_output_gate", kLeaveOut);
-    missing.when(model.softmax_type != types::SoftmaxType::vanilla, "model.softmax_type",
-                 setting("softmax_type", model.softmax_type), kLeaveOut);
-    missing.when(model.window_size.has_value(), "model.window_size", "sliding-window attention", kLeaveOut);
     missing.when(model.moe_shared_expert_gate, "model.moe_shared_expert_gate", "a gated shared expert", kLeaveOut);
     missing.when(model.moe_latent_size > 0, "model.moe_latent_size", "latent MoE", kLeaveOut);
     missing.when(model.moe_expert_capacity_factor.has_value(), "model.moe_expert_capacity_factor", "a capacity factor",

@@ -1,7 +1,10 @@
 #include "planner/layers/transformer_layer.hpp"
 
+#include <variant>
+
 #include "planner/layers/attention.hpp"
 #include "planner/layers/dense_mlp.hpp"
+#include "planner/layers/mla.hpp"
 #include "planner/layers/moe.hpp"
 #include "planner/layers/residual.hpp"
 
@@ -10,27 +13,55 @@ namespace {
 
 /// Attention and its residual sum; `middle` is the residual stream between the two halves of the layer.
 struct AttentionHalf {
-    Attention attention;
+    std::variant<Attention, LatentAttention> attention;
     ResidualSum sum;
     Slot middle{};
 };
 
-AttentionHalf attention_half_forward(Writer& writer) {
+bool latent(const Writer& writer) { return writer.model.multi_latent_attention; }
+
+Slot output_of(const AttentionHalf& half) {
+    if (const auto* plain = std::get_if<Attention>(&half.attention)) return plain->projection.output;
+    return std::get<LatentAttention>(half.attention).projection.output;
+}
+
+AttentionHalf attention_half_forward(Writer& writer, const LayerTraits& traits) {
     AttentionHalf half;
     writer.script.begin_forward(Part::attn_norm);
-    half.attention = attention_forward(writer, kInput);
+    if (latent(writer))
+        half.attention = latent_attention_forward(writer, kInput, traits.windowed);
+    else
+        half.attention = attention_forward(writer, kInput, traits.windowed);
     half.middle = writer.script.tensor("residual.attention", writer.dim.hidden_shape());
     half.sum = residual_forward(writer, "attention_sum", writer.model.add_bias_linear, half.middle);
-    writer.script.drop(half.attention.projection.output);
+    if (latent(writer)) {
+        writer.script.part(Part::attn_norm);
+        writer.script.commit(Module::attn_norm, {kInput});
+    }
+    writer.script.drop(output_of(half));
     return half;
 }
 
 /// `gradient`: of the middle stream; dropped. Makes kGradInput.
-void attention_half_backward(Writer& writer, const AttentionHalf& half, Slot gradient) {
+void attention_half_backward(Writer& writer, AttentionHalf& half, Slot gradient) {
+    if (latent(writer)) {
+        writer.script.part(Part::attn_norm);
+        writer.script.commit(Module::attn_norm);
+    }
     const std::optional<Slot> branch = residual_backward(writer, half.sum);
-    attention_backward(writer, half.attention, kGradInput);
+    if (auto* latents = std::get_if<LatentAttention>(&half.attention))
+        latent_attention_backward(writer, *latents, kGradInput);
+    else
+        attention_backward(writer, std::get<Attention>(half.attention), kGradInput);
     if (branch) writer.script.drop(*branch);
     join_gradients(writer, "attention_sum", gradient);
+}
+
+void attention_half_parameters(Writer& writer) {
+    if (latent(writer))
+        latent_attention_parameters(writer);
+    else
+        attention_parameters(writer);
 }
 
 void set_boundary(Writer& writer) {
@@ -41,10 +72,10 @@ LayerScript dense_layer(const Dimensions& dimensions, const types::Scenario& sce
     ScriptBuilder script(ScriptKind::dense_layer, name_of(traits));
     Writer writer(script, dimensions, scenario);
     set_boundary(writer);
-    attention_parameters(writer);
+    attention_half_parameters(writer);
     dense_mlp_parameters(writer);
 
-    const AttentionHalf half = attention_half_forward(writer);
+    AttentionHalf half = attention_half_forward(writer, traits);
     const DenseMlp mlp = dense_mlp_forward(writer, half.middle);
     const ResidualSum sum = residual_forward(writer, "mlp_sum", writer.model.add_bias_linear, kOutput);
     script.drop(mlp.fc2.output);
@@ -65,10 +96,10 @@ LayerScript moe_layer(const Dimensions& dimensions, const types::Scenario& scena
     ScriptBuilder script(ScriptKind::moe_layer, name_of(traits));
     Writer writer(script, dimensions, scenario);
     set_boundary(writer);
-    attention_parameters(writer);
+    attention_half_parameters(writer);
     moe_parameters(writer);
 
-    const AttentionHalf half = attention_half_forward(writer);
+    AttentionHalf half = attention_half_forward(writer, traits);
     const Moe moe = moe_forward(writer, half.middle);
     const ResidualSum sum = residual_forward(writer, "mlp_sum", false, kOutput);
     script.part(Part::mlp_norm);

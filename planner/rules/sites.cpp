@@ -15,7 +15,7 @@ bool has_site(const types::Model& model, Module module, bool moe_layer) {
         case Module::mlp_norm:
         case Module::expert_fc1:
         case Module::moe_act: return moe_layer;
-        case Module::attn_norm:
+        case Module::attn_norm: return model.num_layers > 0 && model.multi_latent_attention;
         case Module::fused_group_mlp:
         case Module::gdp_qkv: return false;
     }

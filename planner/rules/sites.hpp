@@ -7,11 +7,10 @@
 namespace stowage::rules {
 
 /// Whether a layer of the model has an offload group of this name.
-/// In Megatron's Transformer Engine layers the attention norm is part of the qkv linear (only multi-latent attention,
-/// which the scenario language does not have yet, keeps it apart), and the norm before the MLP is part of the first
-/// linear in dense layers. The fused group MLP and the gated delta product exist only in models that the language does
-/// not have yet.
-/// Source: Megatron-LM, core/models/gpt/gpt_layer_specs.py.
+/// In Megatron's Transformer Engine layers the attention norm is part of the qkv linear (only multi-latent attention
+/// keeps it apart), and the norm before the MLP is part of the first linear in dense layers. The fused group MLP and
+/// the gated delta product exist only in models that the language does not have yet. Source: Megatron-LM,
+/// core/models/gpt/gpt_layer_specs.py.
 bool has_site(const types::Model& model, types::Module module, bool moe_layer);
 
 /// Whether any layer has one.

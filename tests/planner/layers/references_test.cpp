@@ -47,6 +47,24 @@ std::vector<Scenario> models() {
     mixed.model.moe_layer_freq = {false, true, false, true, false, true, false, true};
     mixed.model.activation = types::Activation::swiglu;
     result.push_back(mixed);
+    Scenario latent = deepseek_v3_dense();
+    latent.model.num_layers = 8;
+    result.push_back(latent);
+    latent.model.q_lora_rank = 0;
+    latent.model.rope_type = types::RopeType::rope;
+    latent.model.hidden_dropout = 0.1;
+    result.push_back(latent);
+    latent.model.q_lora_rank = 1536;
+    latent.model.qk_layernorm = false;
+    result.push_back(latent);
+    Scenario gate = qwen3_30b_a3b();  // output gate, norms over the whole width, softmax offsets, windows
+    gate.model.attention_output_gate = true;
+    gate.model.qk_norm_span = types::QkNormSpan::width;
+    gate.model.softmax_type = types::SoftmaxType::learnable;
+    gate.model.window_size = 127;
+    gate.model.window_layers.assign(48, false);
+    gate.model.window_layers[1] = true;
+    result.push_back(gate);
     return result;
 }
 

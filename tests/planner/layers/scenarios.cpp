@@ -49,6 +49,27 @@ types::Scenario llama3_70b() {
 types::Scenario qwen3_30b_a3b() { return qwen3(48, 2048, 32, 768); }
 types::Scenario qwen3_235b_a22b() { return qwen3(94, 4096, 64, 1536); }
 
+types::Scenario deepseek_v3_dense() {
+    types::Scenario scenario = on_hopper();
+    types::Model& model = scenario.model;
+    model.num_layers = 61;
+    model.hidden_size = 7168;
+    model.ffn_hidden_size = 18432;
+    model.num_attention_heads = 128;
+    model.num_query_groups = 128;
+    model.kv_channels = 128;
+    model.vocab_size = 129280;
+    model.qk_layernorm = true;
+    model.multi_latent_attention = true;
+    model.q_lora_rank = 1536;
+    model.kv_lora_rank = 512;
+    model.qk_head_dim = 128;
+    model.qk_pos_emb_head_dim = 64;
+    model.v_head_dim = 128;
+    model.rope_type = types::RopeType::yarn;
+    return scenario;
+}
+
 types::Scenario small_gpt() {
     types::Scenario scenario = on_hopper();
     scenario.batch.seq_length = 1024;

@@ -9,6 +9,8 @@ namespace stowage::layers::testing {
 types::Scenario llama3_70b();
 types::Scenario qwen3_30b_a3b();
 types::Scenario qwen3_235b_a22b();
+/// DeepSeek-V3's attention and dense feed-forward part in every layer, without experts and multi-token prediction.
+types::Scenario deepseek_v3_dense();
 /// GPT of Megatron's tests: 12 layers, h 512, 8 heads, GELU, LayerNorm, biases, learned positions, tied embeddings,
 /// dropout 0.1, sequence 1024, micro batch 4, vocabulary 50257.
 types::Scenario small_gpt();
