@@ -46,15 +46,17 @@ Json copy_json(const types::CopyEngines& copy) {
 }
 
 Json host_json(const types::HostCosts& host) {
-    return {{"kernel_launch_us", file_microseconds(host.kernel_launch)},
-            {"framework_forward_us", file_microseconds(host.framework_forward)},
-            {"framework_backward_us", file_microseconds(host.framework_backward)},
-            {"copy_launch_us", file_microseconds(host.copy_launch)},
-            {"event_call_us", file_microseconds(host.event_call)},
-            {"synchronize_us", file_microseconds(host.synchronize)},
-            {"device_allocation_call_us", file_microseconds(host.device_allocation_call)},
-            {"pinned_allocation_us_per_gib", file_microseconds(host.pinned_allocation_per_gib)},
-            {"launch_queue_depth", host.launch_queue_depth}};
+    Json json{{"kernel_launch_us", file_microseconds(host.kernel_launch)},
+              {"framework_forward_us", file_microseconds(host.framework_forward)},
+              {"framework_backward_us", file_microseconds(host.framework_backward)},
+              {"copy_launch_us", file_microseconds(host.copy_launch)},
+              {"event_call_us", file_microseconds(host.event_call)},
+              {"synchronize_us", file_microseconds(host.synchronize)},
+              {"device_allocation_call_us", file_microseconds(host.device_allocation_call)},
+              {"pinned_allocation_us_per_gib", file_microseconds(host.pinned_allocation_per_gib)},
+              {"launch_queue_depth", host.launch_queue_depth}};
+    if (host.memory_bandwidth.rate > 0) json["memory_bandwidth_gb_per_s"] = gb_per_s(host.memory_bandwidth);
+    return json;
 }
 
 Json link_json(const types::Link& link) {

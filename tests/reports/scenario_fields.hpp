@@ -1,0 +1,87 @@
+#pragma once
+
+// The fields of the types that a scenario is made of, each by its place. A field that is added to a type no longer
+// compiles here until it is named; then the test asks for it in the plan's form.
+
+#include <tuple>
+
+#include "scenarios/types/scenario.hpp"
+
+namespace stowage::types {
+
+inline auto fields_of(const Model& model) {
+    const auto& [name, num_layers, hidden_size, ffn_hidden_size, num_attention_heads, num_query_groups, kv_channels,
+                 vocab_size, make_vocab_size_divisible_by, max_position_embeddings, normalization, activation,
+                 position_embedding_type, untie_embeddings_and_output_weights, add_bias_linear, add_qkv_bias,
+                 qk_layernorm, qk_norm_span, attention_output_gate, softmax_type, window_size, window_layers,
+                 attention_dropout, hidden_dropout, multi_latent_attention, q_lora_rank, kv_lora_rank, qk_head_dim,
+                 qk_pos_emb_head_dim, v_head_dim, rope_type, num_experts, moe_router_topk, moe_ffn_hidden_size,
+                 moe_shared_expert_intermediate_size, moe_shared_expert_gate, moe_latent_size,
+                 moe_router_score_function, moe_router_enable_expert_bias, moe_expert_capacity_factor,
+                 moe_pad_expert_input_to_capacity, moe_layer_freq, mtp_num_layers, mixers, feed_forward, mtp_mixers,
+                 mtp_feed_forward, mamba_state_dim, mamba_head_dim, mamba_num_heads, mamba_num_groups,
+                 linear_conv_kernel_dim, linear_key_head_dim, linear_value_head_dim, linear_num_key_heads,
+                 linear_num_value_heads] = model;
+    return std::tie(
+        name, num_layers, hidden_size, ffn_hidden_size, num_attention_heads, num_query_groups, kv_channels, vocab_size,
+        make_vocab_size_divisible_by, max_position_embeddings, normalization, activation, position_embedding_type,
+        untie_embeddings_and_output_weights, add_bias_linear, add_qkv_bias, qk_layernorm, qk_norm_span,
+        attention_output_gate, softmax_type, window_size, window_layers, attention_dropout, hidden_dropout,
+        multi_latent_attention, q_lora_rank, kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim, rope_type,
+        num_experts, moe_router_topk, moe_ffn_hidden_size, moe_shared_expert_intermediate_size, moe_shared_expert_gate,
+        moe_latent_size, moe_router_score_function, moe_router_enable_expert_bias, moe_expert_capacity_factor,
+        moe_pad_expert_input_to_capacity, moe_layer_freq, mtp_num_layers, mixers, feed_forward, mtp_mixers,
+        mtp_feed_forward, mamba_state_dim, mamba_head_dim, mamba_num_heads, mamba_num_groups, linear_conv_kernel_dim,
+        linear_key_head_dim, linear_value_head_dim, linear_num_key_heads, linear_num_value_heads);
+}
+
+inline auto fields_of(const ParallelLayout& layout) {
+    const auto& [tensor, pipeline, virtual_stages, context, expert, expert_tensor, data, sequence, first, last,
+                 embedding, loss, letters, group, overlap_p2p, cp_comm, cp_sizes, dispatcher, backend, shared_overlap,
+                 expert_overlap, delay_wgrad] = layout;
+    return std::tie(tensor, pipeline, virtual_stages, context, expert, expert_tensor, data, sequence, first, last,
+                    embedding, loss, letters, group, overlap_p2p, cp_comm, cp_sizes, dispatcher, backend,
+                    shared_overlap, expert_overlap, delay_wgrad);
+}
+
+inline auto fields_of(const Batch& batch) {
+    const auto& [micro, global, sequence, routing, skew] = batch;
+    return std::tie(micro, global, sequence, routing, skew);
+}
+
+inline auto fields_of(const Optimizer& optimizer) {
+    const auto& [kind, distributed, overlap_reduce, overlap_gather, instances, aware, grads, params, first, second,
+                 reduce_bf16, fusion, fp8_gather, offload, fraction, overlap_offload] = optimizer;
+    return std::tie(kind, distributed, overlap_reduce, overlap_gather, instances, aware, grads, params, first, second,
+                    reduce_bf16, fusion, fp8_gather, offload, fraction, overlap_offload);
+}
+
+inline auto fields_of(const Recompute& recompute) {
+    const auto& [granularity, method, layers, modules] = recompute;
+    return std::tie(granularity, method, layers, modules);
+}
+
+inline auto fields_of(const CudaGraph& graph) {
+    const auto& [impl, modules, warmup] = graph;
+    return std::tie(impl, modules, warmup);
+}
+
+inline auto fields_of(const Offload& offload) {
+    const auto& [modules, fraction, minimum, delta, inflight, delay] = offload;
+    return std::tie(modules, fraction, minimum, delta, inflight, delay);
+}
+
+inline auto fields_of(const Limits& limits) {
+    const auto& [device, host] = limits;
+    return std::tie(device, host);
+}
+
+/// Without the figures of the machine, which have a form of their own.
+inline auto fields_of(const Scenario& scenario) {
+    const auto& [name, implementation, rules, env, model, parallel, batch, precision, optimizer, recompute, cuda_graph,
+                 offload, hardware, limits, objective] = scenario;
+    return std::tie(implementation, rules, env, model, parallel, batch, precision, optimizer, recompute, cuda_graph,
+                    offload, limits, objective, hardware.nodes);
+}
+
+}  // namespace stowage::types
