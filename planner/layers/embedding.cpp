@@ -5,12 +5,6 @@
 namespace stowage::layers {
 namespace {
 
-struct Embedding {
-    SavedIndex tokens{};
-    std::optional<SavedIndex> positions;
-    std::optional<SavedIndex> mask;
-};
-
 bool learned_positions(const Writer& writer) {
     return writer.model.position_embedding_type == types::PositionEmbedding::learned_absolute;
 }
@@ -19,12 +13,12 @@ Shape batch_shape(const Dimensions& dim) { return {dim.micro_batch, dim.sequence
 Shape batch_first_shape(const Dimensions& dim) { return {dim.micro_batch, dim.sequence, dim.hidden}; }
 std::int64_t full_bytes(const Dimensions& dim) { return 2 * dim.tokens * dim.hidden; }
 
-/// The tensors between the lookup and the layer's output, one at a time; the last one is kOutput.
+/// The tensors between the lookup and the layer's output, one at a time; the last one is `output`.
 class Chain {
 public:
-    Chain(Writer& writer, Slot first) : writer_(writer), current_(first) {}
+    Chain(Writer& writer, Slot first, Slot output) : writer_(writer), output_(output), current_(first) {}
     Slot next(const std::string& name, Shape shape, bool last) {
-        const Slot slot = last ? kOutput : writer_.script.tensor(name, std::move(shape));
+        const Slot slot = last ? output_ : writer_.script.tensor(name, std::move(shape));
         writer_.script.allocate(slot);
         previous_ = current_;
         current_ = slot;
@@ -34,6 +28,7 @@ public:
 
 private:
     Writer& writer_;
+    Slot output_{};
     Slot current_{};
     Slot previous_{};
 };
@@ -59,7 +54,7 @@ Steps steps_of(const Writer& writer) {
     return steps;
 }
 
-void add_positions(Writer& writer, Chain& chain, Embedding& saved, bool last) {
+void add_positions(Writer& writer, Chain& chain, EmbeddingLookup& saved, bool last) {
     const Dimensions& dim = writer.dim;
     const Slot ids = writer.make("position_ids", batch_shape(dim), DataType::int64);
     const Slot positions = writer.make("position_embedding", batch_first_shape(dim));
@@ -72,7 +67,7 @@ void add_positions(Writer& writer, Chain& chain, Embedding& saved, bool last) {
     writer.script.drop(positions);
 }
 
-void apply_dropout(Writer& writer, Chain& chain, Embedding& saved) {
+void apply_dropout(Writer& writer, Chain& chain, EmbeddingLookup& saved) {
     chain.next("embedding.dropped", writer.dim.hidden_shape(), true);
     const Slot mask = writer.make("embedding.dropout_mask", writer.dim.hidden_shape(), DataType::boolean);
     saved.mask = writer.script.save(mask);
@@ -81,7 +76,7 @@ void apply_dropout(Writer& writer, Chain& chain, Embedding& saved) {
     chain.drop_previous();
 }
 
-void after_lookup(Writer& writer, Chain& chain, const Steps& steps, Embedding& saved) {
+void after_lookup(Writer& writer, Chain& chain, const Steps& steps, EmbeddingLookup& saved) {
     const Dimensions& dim = writer.dim;
     int left = steps.count();
     if (dim.tensor > 1 && !steps.scatter_sum)
@@ -105,27 +100,9 @@ void after_lookup(Writer& writer, Chain& chain, const Steps& steps, Embedding& s
     if (steps.dropout) apply_dropout(writer, chain, saved);
 }
 
-Embedding embedding_forward(Writer& writer) {
-    ScriptBuilder& script = writer.script;
+/// The gradient of the whole embedding output: dropout undone, gathered over the sequence. Drops `gradient`.
+Slot whole_gradient(Writer& writer, const EmbeddingLookup& saved, Slot gradient) {
     const Dimensions& dim = writer.dim;
-    script.begin_forward(Part::embedding);
-    const Steps steps = steps_of(writer);
-    Embedding saved;
-    const Slot tokens = writer.make("tokens", batch_shape(dim), DataType::int64);
-    const Slot looked_up = steps.count() == 0 ? kOutput : script.tensor("embedding.tokens", batch_first_shape(dim));
-    script.allocate(looked_up);
-    writer.memory_kernel("embedding.lookup", 2 * full_bytes(dim) + 8 * dim.tokens);
-    saved.tokens = script.save(tokens);
-    script.drop(tokens);
-    Chain chain(writer, looked_up);
-    after_lookup(writer, chain, steps, saved);
-    return saved;
-}
-
-/// The gradient of the whole embedding output: dropout undone, gathered over the sequence. Drops kGradOutput.
-Slot whole_gradient(Writer& writer, const Embedding& saved) {
-    const Dimensions& dim = writer.dim;
-    Slot gradient = kGradOutput;
     if (saved.mask) {
         const Slot kept = writer.make("embedding.dropout_gradient", dim.hidden_shape());
         writer.script.read(*saved.mask);
@@ -157,25 +134,51 @@ void table_gradient(Writer& writer, const std::string& name, SavedIndex ids, std
 
 }  // namespace
 
+void embedding_parameters(Writer& writer, bool copy) {
+    const Dimensions& dim = writer.dim;
+    writer.script.parameter({"embedding.word_embeddings.weight",
+                             {dim.vocabulary, dim.hidden},
+                             ParameterKind::dense,
+                             copy ? 0 : writer.model.vocab_size * dim.hidden});
+    if (!learned_positions(writer)) return;
+    const Shape positions{writer.model.max_position_embeddings, dim.hidden};
+    writer.script.parameter({"embedding.position_embeddings.weight", positions, ParameterKind::dense,
+                             copy ? 0 : positions[0] * positions[1]});
+}
+
+EmbeddingLookup embedding_forward(Writer& writer, Slot output) {
+    ScriptBuilder& script = writer.script;
+    const Dimensions& dim = writer.dim;
+    const Steps steps = steps_of(writer);
+    EmbeddingLookup saved;
+    const Slot tokens = writer.make("tokens", batch_shape(dim), DataType::int64);
+    const Slot looked_up = steps.count() == 0 ? output : script.tensor("embedding.tokens", batch_first_shape(dim));
+    script.allocate(looked_up);
+    writer.memory_kernel("embedding.lookup", 2 * full_bytes(dim) + 8 * dim.tokens);
+    saved.tokens = script.save(tokens);
+    script.drop(tokens);
+    Chain chain(writer, looked_up, output);
+    after_lookup(writer, chain, steps, saved);
+    return saved;
+}
+
+void embedding_backward(Writer& writer, const EmbeddingLookup& saved, Slot gradient) {
+    const Slot whole = whole_gradient(writer, saved, gradient);
+    if (saved.positions)
+        table_gradient(writer, "embedding.position_embeddings", *saved.positions, writer.model.max_position_embeddings);
+    table_gradient(writer, "embedding.word_embeddings", saved.tokens, writer.dim.vocabulary);
+    writer.script.drop(whole);
+}
+
 LayerScript embedding_layer(const Dimensions& dimensions, const types::Scenario& scenario) {
     ScriptBuilder script(ScriptKind::embedding, "embedding");
     Writer writer(script, dimensions, scenario);
     script.boundary({0}, dimensions.hidden_shape(), DataType::bf16);
-    script.parameter({"embedding.word_embeddings.weight",
-                      {dimensions.vocabulary, dimensions.hidden},
-                      ParameterKind::dense,
-                      scenario.model.vocab_size * dimensions.hidden});
-    if (learned_positions(writer))
-        writer.replicated_parameter("embedding.position_embeddings.weight",
-                                    {scenario.model.max_position_embeddings, dimensions.hidden});
-    const Embedding saved = embedding_forward(writer);
+    embedding_parameters(writer, false);
+    script.begin_forward(Part::embedding);
+    const EmbeddingLookup saved = embedding_forward(writer, kOutput);
     script.begin_backward(Part::embedding);
-    const Slot gradient = whole_gradient(writer, saved);
-    if (saved.positions)
-        table_gradient(writer, "embedding.position_embeddings", *saved.positions,
-                       scenario.model.max_position_embeddings);
-    table_gradient(writer, "embedding.word_embeddings", saved.tokens, dimensions.vocabulary);
-    script.drop(gradient);
+    embedding_backward(writer, saved, kGradOutput);
     return script.build();
 }
 

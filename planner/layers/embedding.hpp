@@ -1,8 +1,24 @@
 #pragma once
 
+#include <optional>
+
 #include "planner/layers/writer.hpp"
 
 namespace stowage::layers {
+
+/// What a lookup saved.
+struct EmbeddingLookup {
+    SavedIndex tokens{};
+    std::optional<SavedIndex> positions;
+    std::optional<SavedIndex> mask;
+};
+
+/// The tables; `copy`: of another stage's, which the model's total counts there.
+void embedding_parameters(Writer& writer, bool copy);
+/// Looks tokens up and fills `output` [local tokens, h], which it allocates. Under the current part.
+EmbeddingLookup embedding_forward(Writer& writer, Slot output);
+/// Adds to the tables' gradients and drops `gradient`.
+void embedding_backward(Writer& writer, const EmbeddingLookup& saved, Slot gradient);
 
 /// The first stage's beginning: token (and learned position) embedding, layout change to [s, b, h], dropout.
 /// Tokens and positions are made here (the batch); autograd keeps what the lookups' backward indexes with. With tensor

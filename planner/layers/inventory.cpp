@@ -6,6 +6,7 @@
 
 #include "planner/layers/dimensions.hpp"
 #include "planner/layers/megatron_stage.hpp"
+#include "planner/layers/mtp.hpp"
 
 namespace stowage::layers {
 namespace {
@@ -42,15 +43,19 @@ double layer_flops_per_token(const types::Model& model, bool moe, std::int64_t s
     return attention + 2 * hidden * width * (model.gated() ? 3 : 2);
 }
 
-}  // namespace
-
-std::int64_t model_parameters(const types::Scenario& scenario) {
+std::int64_t count_parameters(const types::Scenario& scenario, bool of_mtp) {
     std::int64_t total = 0;
     for (std::int64_t rank = 0; rank < scenario.parallel.pipeline_model_parallel_size; ++rank)
         for (const Parameter& parameter : stage_parameters(build_megatron_stage(scenario, rank)))
-            total += parameter.model_elements;
+            if ((parameter.name.rfind(kMtpPrefix, 0) == 0) == of_mtp) total += parameter.model_elements;
     return total;
 }
+
+}  // namespace
+
+std::int64_t model_parameters(const types::Scenario& scenario) { return count_parameters(scenario, false); }
+
+std::int64_t mtp_parameters(const types::Scenario& scenario) { return count_parameters(scenario, true); }
 
 std::int64_t rank_parameters(const StageLayers& stage) {
     std::int64_t total = 0;

@@ -12,8 +12,12 @@
 
 namespace stowage::layers {
 
-/// Parameters of the whole model, each counted once, before vocabulary padding: the published figure.
+/// Parameters of the whole model, each counted once, before vocabulary padding: the published figure. Those of
+/// multi-token prediction are left out.
 std::int64_t model_parameters(const types::Scenario& scenario);
+/// Parameters that multi-token prediction adds: its layer, projection and norms; embedding and output layer are the
+/// model's.
+std::int64_t mtp_parameters(const types::Scenario& scenario);
 /// Parameters that a rank of this stage holds, vocabulary padding and copies included.
 std::int64_t rank_parameters(const StageLayers& stage);
 

@@ -69,7 +69,7 @@ std::string_view name_of(Part part) {
         "embedding", "attn_norm",  "qkv_linear", "rotary",        "core_attn", "attn_proj",  "residual",
         "mlp_norm",  "mlp_fc1",    "mlp_act",    "mlp_fc2",       "router",    "dispatch",   "expert_fc1",
         "moe_act",   "expert_fc2", "combine",    "shared_expert", "latent",    "final_norm", "output_layer",
-        "loss",      "optimizer",  "gradients",  "pipeline",      "offload"};
+        "loss",      "optimizer",  "gradients",  "pipeline",      "offload",   "mtp"};
     return names[static_cast<std::size_t>(part)];
 }
 

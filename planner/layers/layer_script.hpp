@@ -111,6 +111,7 @@ enum class Part : std::uint8_t {
     gradients,
     pipeline,
     offload,
+    mtp,
 };
 std::string_view name_of(Part part);
 

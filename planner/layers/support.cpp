@@ -49,13 +49,36 @@ bool has_empty_stage(const types::StageTable& table) {
     return false;
 }
 
+/// Whether some stage with multi-token prediction does not compute the loss.
+bool predicts_elsewhere(const types::StageTable& table) {
+    for (const auto& row : table)
+        for (const types::StageContents& stage : row)
+            if (stage.mtp_layers > 0 && !stage.loss) return true;
+    return false;
+}
+
+void check_mtp(const Scenario& scenario, Missing& missing) {
+    const types::Model& model = scenario.model;
+    constexpr const char* kPath = "model.mtp_num_layers";
+    if (model.mtp_num_layers == 0) return;
+    missing.when(model.mtp_num_layers > 1, kPath, setting("mtp_num_layers", model.mtp_num_layers),
+                 "one multi-token-prediction layer is planned");
+    missing.when(model.is_hybrid(), kPath, "multi-token prediction of a hybrid model", "set it to 0");
+    missing.when(!model.untie_embeddings_and_output_weights && scenario.parallel.pipeline_model_parallel_size > 1,
+                 kPath, "multi-token prediction with tied embeddings over several pipeline stages",
+                 "untie them, or use one stage");
+    missing.when(scenario.recompute.recompute_granularity == types::RecomputeGranularity::full, kPath,
+                 "multi-token prediction under full recomputation", "recompute selectively");
+    const auto placed = types::stage_table(scenario.parallel, model);
+    const auto* table = std::get_if<types::StageTable>(&placed);
+    missing.when(table != nullptr && predicts_elsewhere(*table), "parallel.pipeline_model_parallel_layout",
+                 "multi-token prediction on another stage than the loss", "put m and L on the same stage");
+}
+
 void check_layout(const Scenario& scenario, Missing& missing) {
     const types::ParallelLayout& layout = scenario.parallel;
     missing.when(layout.context_parallel_size > 1, "parallel.context_parallel_size",
                  setting("context_parallel_size", layout.context_parallel_size), "set it to 1");
-    missing.when(layout.num_virtual_stages_per_pipeline_rank > 1, "parallel.num_virtual_stages_per_pipeline_rank",
-                 setting("num_virtual_stages_per_pipeline_rank", layout.num_virtual_stages_per_pipeline_rank),
-                 "set it to 1: plain 1F1B is planned");
     const auto placed = types::stage_table(layout, scenario.model);
     const auto* no = std::get_if<types::NoStages>(&placed);
     missing.when(no != nullptr, "parallel.pipeline_model_parallel_size", no != nullptr ? no->reason : "",
@@ -80,9 +103,6 @@ void check_shards(const Scenario& scenario, Missing& missing) {
 }
 
 void check_model(const Scenario& scenario, Missing& missing) {
-    const types::Model& model = scenario.model;
-    missing.when(model.activation == types::Activation::squared_relu, "model.squared_relu",
-                 setting("activation", model.activation), "swiglu and GELU are there");
     const bool known = scenario.precision == types::Precision::bf16 || scenario.precision == types::Precision::fp16;
     missing.when(!known, "precision", setting("precision", scenario.precision), "use bf16 or fp16");
     for (const char* variable : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
@@ -98,6 +118,49 @@ void check_model(const Scenario& scenario, Missing& missing) {
                  "attention other than cuDNN's (NVTE_FUSED_ATTN=0)", "leave the variable out");
 }
 
+void check_shared_experts(const Scenario& scenario, Missing& missing) {
+    const types::Model& model = scenario.model;
+    const types::ParallelLayout& layout = scenario.parallel;
+    const bool overlaps = layout.moe_shared_expert_overlap;
+    const bool recomputes = scenario.recompute.selects(types::RecomputeModule::shared_experts);
+    if (model.moe_shared_expert_intermediate_size == 0) {
+        missing.when(model.moe_shared_expert_gate, "model.moe_shared_expert_gate",
+                     "a gate of a shared expert that is not there", "give the shared expert a size");
+        missing.when(overlaps, "parallel.moe_shared_expert_overlap", "the overlap of a shared expert that is not there",
+                     "leave it out");
+        missing.when(recomputes, "recompute.recompute_modules", "shared_experts recomputed in a model without them",
+                     "leave the module out");
+        return;
+    }
+    missing.when(!divides(layout.tensor_model_parallel_size, model.moe_shared_expert_intermediate_size), kTensor,
+                 "a shared expert's width that tensor parallelism does not divide", kDivide);
+    missing.when(model.add_bias_linear, "model.add_bias_linear", "biases beside a shared expert",
+                 "set it to false, as Megatron demands");
+    missing.when(overlaps && layout.moe_token_dispatcher_type != types::TokenDispatcher::alltoall,
+                 "parallel.moe_shared_expert_overlap",
+                 "moe_shared_expert_overlap with another dispatcher than alltoall",
+                 "use alltoall, or leave the overlap out");
+    missing.when(overlaps && model.moe_latent_size > 0, "parallel.moe_shared_expert_overlap",
+                 "moe_shared_expert_overlap with latent experts", "leave the overlap out");
+    missing.when(overlaps && recomputes, "recompute.recompute_modules", "shared_experts recomputed while overlapped",
+                 "leave one of them out");
+}
+
+void check_dispatch(const Scenario& scenario, Missing& missing) {
+    const types::Model& model = scenario.model;
+    const types::ParallelLayout& layout = scenario.parallel;
+    const types::TokenDispatcher dispatcher = layout.moe_token_dispatcher_type;
+    const bool alone = layout.expert_model_parallel_size * layout.expert_tensor_parallel_size == 1;
+    missing.when(dispatcher == types::TokenDispatcher::flex && alone, "parallel.moe_token_dispatcher_type",
+                 "moe_token_dispatcher_type: flex with one expert rank", "use alltoall");
+    missing.when(model.moe_pad_expert_input_to_capacity && !model.moe_expert_capacity_factor,
+                 "model.moe_pad_expert_input_to_capacity", "padding to a capacity without a capacity factor",
+                 "give moe_expert_capacity_factor");
+    missing.when(model.moe_expert_capacity_factor && dispatcher != types::TokenDispatcher::alltoall,
+                 "model.moe_expert_capacity_factor", "a capacity factor with another dispatcher than alltoall",
+                 "use alltoall");
+}
+
 void check_experts(const Scenario& scenario, Missing& missing) {
     const types::Model& model = scenario.model;
     if (!model.has_experts()) {
@@ -106,9 +169,6 @@ void check_experts(const Scenario& scenario, Missing& missing) {
         return;
     }
     const types::ParallelLayout& layout = scenario.parallel;
-    missing.when(model.moe_shared_expert_intermediate_size > 0, "model.moe_shared_expert_intermediate_size",
-                 "shared experts", "only models without them are planned");
-    missing.when(model.add_bias_linear, "model.add_bias_linear", "biases in the linears of experts", "set it to false");
     missing.when(scenario.batch.routing == types::Routing::recorded, "batch.routing", "routing: recorded",
                  "use balanced, or skewed with routing_skew");
     missing.when(layout.tensor_model_parallel_size > 1 && !layout.sequence_parallel, "parallel.sequence_parallel",
@@ -119,6 +179,8 @@ void check_experts(const Scenario& scenario, Missing& missing) {
     missing.when(!divides(layout.expert_tensor_parallel_size, model.moe_ffn_hidden_size),
                  "parallel.expert_tensor_parallel_size",
                  "an expert's width that expert tensor parallelism does not divide", kDivide);
+    check_shared_experts(scenario, missing);
+    check_dispatch(scenario, missing);
     const std::int64_t replicas =
         layout.tensor_model_parallel_size * layout.context_parallel_size * layout.data_parallel_size;
     missing.when(!divides(layout.expert_tensor_parallel_size * layout.expert_model_parallel_size, replicas), kExpert,
@@ -130,27 +192,37 @@ void check_new_features(const Scenario& scenario, Missing& missing) {
     const types::Model& model = scenario.model;
     const types::ParallelLayout& layout = scenario.parallel;
     const char* const kLeaveOut = "leave it out";
-    missing.when(model.activation == types::Activation::quick_geglu, "model.quick_geglu", "quick_geglu", kLeaveOut);
-    missing.when(model.moe_shared_expert_gate, "model.moe_shared_expert_gate", "a gated shared expert", kLeaveOut);
-    missing.when(model.moe_latent_size > 0, "model.moe_latent_size", "latent MoE", kLeaveOut);
-    missing.when(model.moe_expert_capacity_factor.has_value(), "model.moe_expert_capacity_factor", "a capacity factor",
-                 kLeaveOut);
-    missing.when(model.mtp_num_layers > 0, "model.mtp_num_layers", "multi-token prediction", kLeaveOut);
     missing.when(model.is_hybrid(), "model.hybrid_layer_pattern", "hybrid models", kLeaveOut);
-    missing.when(layout.moe_token_dispatcher_type != types::TokenDispatcher::alltoall,
-                 "parallel.moe_token_dispatcher_type",
-                 setting("moe_token_dispatcher_type", layout.moe_token_dispatcher_type), "use alltoall");
-    missing.when(layout.moe_shared_expert_overlap, "parallel.moe_shared_expert_overlap", "moe_shared_expert_overlap",
-                 kLeaveOut);
     missing.when(layout.overlap_moe_expert_parallel_comm, "parallel.overlap_moe_expert_parallel_comm",
                  "overlap_moe_expert_parallel_comm", kLeaveOut);
     missing.when(layout.delay_wgrad_compute, "parallel.delay_wgrad_compute", "delay_wgrad_compute", kLeaveOut);
 }
 
+/// Modules whose layers can run their forward again.
+bool recomputable(types::RecomputeModule module) {
+    using types::RecomputeModule;
+    switch (module) {
+        case RecomputeModule::core_attn:
+        case RecomputeModule::mla_up_proj:
+        case RecomputeModule::moe_act:
+        case RecomputeModule::layernorm:
+        case RecomputeModule::mlp:
+        case RecomputeModule::moe:
+        case RecomputeModule::shared_experts: return true;
+        default: return false;
+    }
+}
+
 void check_runtime(const Scenario& scenario, Missing& missing) {
-    missing.when(scenario.recompute.recompute_granularity != types::RecomputeGranularity::none,
-                 "recompute.recompute_granularity",
-                 setting("recompute_granularity", scenario.recompute.recompute_granularity), "leave recompute out");
+    const types::Recompute& recompute = scenario.recompute;
+    const bool full = recompute.recompute_granularity == types::RecomputeGranularity::full;
+    for (const types::RecomputeModule module : recompute.recompute_modules)
+        missing.when(recompute.selects(module) && !recomputable(module), "recompute.recompute_modules",
+                     "recomputation of " + std::string{types::name_of(module)}, "leave the module out");
+    missing.when(full && recompute.recompute_method == types::RecomputeMethod::none, "recompute.recompute_method",
+                 "full recomputation without recompute_method", "use uniform or block, as Megatron demands");
+    missing.when(full && recompute.recompute_num_layers.value_or(0) < 1, "recompute.recompute_num_layers",
+                 "full recomputation without recompute_num_layers", "say how many layers, as Megatron demands");
     missing.when(scenario.cuda_graph.cuda_graph_impl != types::CudaGraphImpl::none, "cuda_graph.cuda_graph_impl",
                  setting("cuda_graph_impl", scenario.cuda_graph.cuda_graph_impl),
                  "set it to none: eager execution is planned");
@@ -248,6 +320,7 @@ std::vector<Unsupported> unsupported_features(const Scenario& scenario) {
     check_new_features(scenario, missing);
     check_runtime(scenario, missing);
     check_optimizer(scenario, missing);
+    check_mtp(scenario, missing);
     return missing.take();
 }
 

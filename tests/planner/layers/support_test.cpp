@@ -46,8 +46,22 @@ TEST(Support, NamesAllMissingFeaturesAtOnce) {
 TEST(Support, NamesEachFeatureThatIsMissing) {
     const std::vector<std::pair<std::string, std::function<void(Scenario&)>>> cases{
         {"implementation: stowage", [](Scenario& s) { s.implementation = types::Implementation::stowage; }},
-        {"num_virtual_stages_per_pipeline_rank: 2",
-         [](Scenario& s) { s.parallel.num_virtual_stages_per_pipeline_rank = 2; }},
+        {"mtp_num_layers: 2", [](Scenario& s) { s.model.mtp_num_layers = 2; }},
+        {"multi-token prediction with tied embeddings over several pipeline stages",
+         [](Scenario& s) {
+             s.model.mtp_num_layers = 1;
+             s.model.untie_embeddings_and_output_weights = false;
+             s.parallel.pipeline_model_parallel_size = 2;
+         }},
+        {"multi-token prediction under full recomputation",
+         [](Scenario& s) {
+             s.model.mtp_num_layers = 1;
+             s.recompute.recompute_granularity = types::RecomputeGranularity::full;
+         }},
+        {"full recomputation without recompute_method",
+         [](Scenario& s) { s.recompute.recompute_granularity = types::RecomputeGranularity::full; }},
+        {"full recomputation without recompute_num_layers",
+         [](Scenario& s) { s.recompute.recompute_granularity = types::RecomputeGranularity::full; }},
         {"the layout has 2 stages, expected 1",
          [](Scenario& s) { s.parallel.pipeline_model_parallel_layout = "Et|tL"; }},
         {"the 8 layers do not divide over 5 pipeline stages",

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "planner/layers/writer.hpp"
+
+namespace stowage::layers {
+
+/// A whole layer inside another script: its steps, tensors and parameters become the other's, and its ends are tensors
+/// of the other.
+class InnerLayer {
+public:
+    struct Ends {
+        Slot input{};
+        Slot output{};
+        Slot grad_output{};
+        Slot grad_input{};
+    };
+
+    /// Declares the layer's tensors and parameters; `prefix` goes before the names of the latter.
+    InnerLayer(Writer& writer, const LayerScript& layer, const std::string& prefix, Ends ends);
+
+    /// Allocates `output` and drops `input`.
+    void forward();
+    /// Allocates `grad_input` and drops `grad_output`.
+    void backward();
+
+private:
+    [[nodiscard]] Slot slot(Slot inner) const;
+    void run(const std::vector<Step>& steps, bool forward);
+    void run_step(const Step& step, bool forward);
+
+    Writer& writer_;
+    const LayerScript& layer_;
+    Ends ends_;
+    std::vector<Slot> slots_;
+    std::vector<SavedIndex> saved_;
+};
+
+}  // namespace stowage::layers
