@@ -31,6 +31,7 @@ void add_commands(CLI::App& app, stowage::cli::Run& chosen) {
     add_simulate_command(app, chosen);
     add_check_command(app, chosen);
     add_report_command(app, chosen);
+    add_import_command(app, chosen);
     add_export_command(app, chosen);
     add_schema_command(app, chosen);
     add_device_commands(app, chosen);

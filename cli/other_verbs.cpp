@@ -30,9 +30,6 @@ void add_device_commands(CLI::App& app, Run& chosen) {
 }
 
 void add_later_commands(CLI::App& app, Run& chosen) {
-    add_refusal<CommandLineError>(app, chosen, "import",
-                                  "Megatron arguments or config.json to a scenario (not in this version)",
-                                  "not in this version; write the scenario by hand, 'stowage schema' describes it");
     add_refusal<CommandLineError>(app, chosen, "validate", "Predictions against measurements (not in this version)",
                                   "not in this version");
 }

@@ -45,10 +45,11 @@ void add_simulate_command(CLI::App& app, Run& chosen);
 void add_check_command(CLI::App& app, Run& chosen);
 void add_report_command(CLI::App& app, Run& chosen);
 void add_export_command(CLI::App& app, Run& chosen);
+void add_import_command(CLI::App& app, Run& chosen);
 void add_schema_command(CLI::App& app, Run& chosen);
 /// execute, profile, calibrate.
 void add_device_commands(CLI::App& app, Run& chosen);
-/// import, validate: named so that nobody looks for them in vain.
+/// validate: named so that nobody looks for them in vain.
 void add_later_commands(CLI::App& app, Run& chosen);
 
 }  // namespace stowage::cli

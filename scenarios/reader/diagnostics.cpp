@@ -93,6 +93,12 @@ std::string format_error(const Location& location, std::string_view message, std
     return text;
 }
 
+std::string format_note(const Location& location, std::string_view message) {
+    std::string text = place(location) + ": ";
+    if (!location.path.empty()) text += location.path + ": ";
+    return text + std::string(message);
+}
+
 void Diagnostics::open(const std::string& file) { files_.push_back(file); }
 
 void Diagnostics::add(Location location, std::string message, std::string hint) {

@@ -23,6 +23,9 @@ struct Location {
 ///     hint: ...
 std::string format_error(const Location& location, std::string_view message, std::string_view hint = {});
 
+/// `file:line:column: path: message` in one line.
+std::string format_note(const Location& location, std::string_view message);
+
 /// Text from a file made fit for a message: one line, printable, at most 60 characters.
 std::string excerpt(std::string_view text);
 /// An excerpt between single quotes.

@@ -1,0 +1,62 @@
+#include "cli/hardware_choice.hpp"
+
+#include <system_error>
+#include <vector>
+
+namespace stowage::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kDefault = "hardware/h100-8gpu.yaml";
+
+/// Folders in which the shipped files may lie: the scenario's own, the working folder's, and those around the command,
+/// which lies in a build folder at the root of the sources.
+std::vector<fs::path> likely_folders(const fs::path& folder) {
+    std::vector<fs::path> folders{folder, "scenarios"};
+    std::error_code failed;
+    fs::path around = fs::read_symlink("/proc/self/exe", failed).parent_path();
+    for (int level = 0; !failed && level < 3 && around.has_relative_path(); ++level, around = around.parent_path())
+        folders.push_back(around / "scenarios");
+    return folders;
+}
+
+std::optional<fs::path> shipped_hardware(const fs::path& folder) {
+    for (const fs::path& candidate : likely_folders(folder)) {
+        std::error_code failed;
+        if (fs::is_regular_file(candidate / kDefault, failed)) return candidate / kDefault;
+    }
+    return std::nullopt;
+}
+
+}  // namespace
+
+void HardwareOptions::add_to(CLI::App& verb) {
+    verb.add_option("--hardware", hardware, "the machines: a hardware file (default: the shipped H100 machine)")
+        ->type_name("FILE");
+    CLI::Option* const by_nodes =
+        verb.add_option("--nodes", nodes, "machines of the job")->check(CLI::Range(1, 1'000'000));
+    verb.add_option("--world-size", world_size, "GPUs of the job, in place of --nodes")
+        ->check(CLI::Range(1, 1'000'000))
+        ->excludes(by_nodes);
+}
+
+reader::ImportedHardware HardwareOptions::choose(const fs::path& folder) const {
+    if (hardware) return {*hardware, nodes, world_size};
+    const auto shipped = shipped_hardware(folder);
+    if (!shipped)
+        throw CommandLineError("--hardware: the shipped file " + std::string(kDefault) +
+                               " was not found\nhint: name a hardware file, for example --hardware my-machine.yaml");
+    return {*shipped, nodes, world_size};
+}
+
+std::string as_seen_from(const fs::path& folder, const fs::path& file) {
+    std::error_code failed;
+    const fs::path from = fs::weakly_canonical(folder.empty() ? fs::path(".") : folder, failed);
+    const fs::path to = failed ? file : fs::weakly_canonical(file, failed);
+    if (failed) return fs::absolute(file).string();
+    const fs::path relative = to.lexically_relative(from);
+    return relative.empty() ? to.string() : relative.string();
+}
+
+}  // namespace stowage::cli
