@@ -75,10 +75,15 @@ void check_tokens(Gathered& gathered, const types::Scenario& scenario) {
     if (!all_read(gathered, {"batch.seq_length", "batch.micro_batch_size", "model"})) return;
     const double tokens =
         static_cast<double>(scenario.batch.seq_length) * static_cast<double>(scenario.batch.micro_batch_size);
+    const std::int64_t head =
+        std::max({model.kv_channels, model.qk_head_dim + model.qk_pos_emb_head_dim, model.v_head_dim});
     const std::int64_t widest =
-        std::max({model.hidden_size, model.ffn_hidden_size, model.vocab_size,
-                  product(model.num_attention_heads, model.kv_channels),
-                  product(std::max<std::int64_t>(model.moe_router_topk, 1), model.moe_ffn_hidden_size)});
+        std::max({model.hidden_size, model.ffn_hidden_size, model.vocab_size, model.q_lora_rank, model.kv_lora_rank,
+                  product(model.num_attention_heads, head), product(model.mamba_num_heads, model.mamba_head_dim),
+                  product(model.linear_num_value_heads, model.linear_value_head_dim),
+                  product(model.linear_num_key_heads, model.linear_key_head_dim),
+                  product(std::max<std::int64_t>(model.moe_router_topk, 1),
+                          std::max(model.moe_ffn_hidden_size, model.moe_latent_size))});
     if (tokens * static_cast<double>(widest) <= kMostElements) return;
     report(gathered, "batch.seq_length", "a microbatch has tensors of more than 10^15 elements, expected fewer");
 }

@@ -43,6 +43,16 @@ bool check_one_way(Gathered& gathered, const ScenarioDraft& draft) {
     return true;
 }
 
+/// The key of a division into stages that fails.
+std::string_view division_at_fault(const ScenarioDraft& draft) {
+    types::ParallelLayout whole = draft.scenario.parallel;
+    whole.num_virtual_stages_per_pipeline_rank = 1;
+    const bool ranks_divide = std::holds_alternative<types::StageTable>(stage_table(whole, draft.scenario.model));
+    if (ranks_divide) return draft.virtual_stages ? kVirtual : kChunkLayers;
+    if (whole.decoder_first_pipeline_num_layers) return kFirst;
+    return whole.decoder_last_pipeline_num_layers ? kLast : kPipeline;
+}
+
 void check_layers(Gathered& gathered, const ScenarioDraft& draft) {
     const types::Scenario& scenario = draft.scenario;
     const types::ParallelLayout& parallel = scenario.parallel;
@@ -53,6 +63,9 @@ void check_layers(Gathered& gathered, const ScenarioDraft& draft) {
     if (parallel.num_virtual_stages_per_pipeline_rank == 0)
         return report(gathered, kChunkLayers,
                       "the layers of a pipeline rank are not a multiple of " + number(*draft.layers_per_virtual_stage));
+    constexpr std::int64_t kMostStages = 1'000'000;
+    if (product(parallel.pipeline_model_parallel_size, parallel.num_virtual_stages_per_pipeline_rank) > kMostStages)
+        return report(gathered, kPipeline, "the pipeline has more than 10^6 stages, expected fewer");
     const auto placed = types::stage_table(parallel, scenario.model);
     const auto* no = std::get_if<types::NoStages>(&placed);
     if (no == nullptr) return;
@@ -61,7 +74,7 @@ void check_layers(Gathered& gathered, const ScenarioDraft& draft) {
     else if (!parallel.pipeline_model_parallel_layout.empty())
         report(gathered, kPattern, no->reason, "| separates the stages, in the order in which a microbatch passes");
     else
-        report(gathered, kPipeline, no->reason,
+        report(gathered, division_at_fault(draft), no->reason,
                "decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers, "
                "account_for_embedding_in_pipeline_split and account_for_loss_in_pipeline_split change the division");
 }

@@ -12,9 +12,13 @@
 #include <iterator>
 #include <random>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
+#include "scenarios/reader/layer_patterns.hpp"
 #include "scenarios/reader/scenario_reader.hpp"
+#include "scenarios/types/stages.hpp"
 
 namespace stowage::reader {
 namespace {
@@ -142,6 +146,18 @@ const std::vector<std::string> kTokens{"[",
                                        "999999999999 TiB",
                                        "<<: ",
                                        "num_experts: 128\n",
+                                       "([0]*3+[1]*58)",
+                                       "hybrid_layer_pattern: \"M*-E|G/*E\"\n",
+                                       "experimental_attention_variant: gdn\n",
+                                       "linear_attention_freq: 4\n",
+                                       "window_size: [128, 0]\n",
+                                       "multi_latent_attention: true\n",
+                                       "mtp_num_layers: 1000\n",
+                                       "  pipeline_model_parallel_layout: Et*3|(tt|)*6mL\n",
+                                       "  num_virtual_stages_per_pipeline_rank: 1000000\n",
+                                       "  decoder_first_pipeline_num_layers: 48\n",
+                                       "  num_layers_per_virtual_pipeline_stage: 1\n",
+                                       "precision: mxfp8\n",
                                        "  "};
 
 /// One change: bytes flipped, removed, repeated or moved, or a token put in.
@@ -201,6 +217,50 @@ TEST(ReaderFuzz, BytesOfNoFormAreRefused) {
         const fs::path& name = playground.files()[random() % playground.files().size()];
         ASSERT_EQ(playground.try_text(name, text), "") << "seed " << seed << ", round " << round << ":\n" << text;
     }
+}
+
+/// Text of these letters, mostly ill formed.
+std::string random_pattern(std::string_view letters, std::mt19937_64& random) {
+    std::string text;
+    while (random() % 40 != 0) text += letters[random() % letters.size()];
+    return text;
+}
+
+TEST(ReaderFuzz, PatternsOfAnyFormAreBoundedOrRefused) {
+    constexpr std::size_t kMostLayers = 100'000;
+    constexpr std::size_t kMostLetters = 1'000'000;
+    const std::uint64_t seed = number_from_environment("STOWAGE_SEED", 20261129);
+    const std::uint64_t rounds = number_from_environment("STOWAGE_FUZZ_ROUNDS", 2000);
+    std::cout << "STOWAGE_SEED=" << seed << " STOWAGE_FUZZ_ROUNDS=" << rounds << "\n";
+    std::mt19937_64 random(seed + 2);
+    std::size_t read = 0;
+    for (std::uint64_t round = 0; round < 10 * rounds; ++round) {
+        const std::string list = random_pattern("[][]()**++,01019 ", random);
+        const auto layers = evaluate_layer_list(list);
+        if (const auto* found = std::get_if<std::vector<bool>>(&layers)) {
+            ++read;
+            ASSERT_LE(found->size(), kMostLayers) << list;
+        } else {
+            ASSERT_FALSE(std::get<BadPattern>(layers).reason.empty()) << list;
+        }
+        const std::string letters = random_pattern("EttmL||(())**1239,", random);
+        const auto stages = types::parse_stage_letters(letters);
+        if (const auto* found = std::get_if<std::vector<std::string>>(&stages)) {
+            ++read;
+            std::size_t count = 0;
+            for (const std::string& stage : *found) count += stage.size() + 1;
+            ASSERT_LE(count, kMostLetters + 1) << letters;
+        } else {
+            ASSERT_FALSE(std::get<types::NoStages>(stages).reason.empty()) << letters;
+        }
+        const std::string hybrid = random_pattern("MG*-EMG*-E|/", random);
+        const auto pattern = parse_hybrid_pattern(hybrid);
+        if (const auto* found = std::get_if<HybridPattern>(&pattern)) {
+            ++read;
+            ASSERT_EQ(found->mixers.size(), found->feed_forward.size()) << hybrid;
+        }
+    }
+    EXPECT_GT(read, 0U);
 }
 
 }  // namespace
