@@ -10,6 +10,7 @@
 #include "planner/layers/head.hpp"
 #include "planner/layers/mtp.hpp"
 #include "planner/layers/optimizer_step.hpp"
+#include "planner/layers/recomputed_spans.hpp"
 #include "planner/layers/states.hpp"
 #include "planner/layers/support.hpp"
 #include "planner/layers/transformer_layer.hpp"
@@ -50,6 +51,8 @@ public:
         if (contents.mtp_layers > 0) add_mtp(!contents.embedding);
         if (contents.loss)
             add("head", -1, [&] { return head_layer(dimensions_, scenario_, output_weight(scenario_)); });
+        ChunkLayers& chunk = stage_.chunks.back();
+        chunk.recomputed = recomputed_spans(scenario_.recompute, chunk.layer_numbers);
     }
 
 private:

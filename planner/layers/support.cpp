@@ -75,10 +75,32 @@ void check_mtp(const Scenario& scenario, Missing& missing) {
                  "multi-token prediction on another stage than the loss", "put m and L on the same stage");
 }
 
+/// What Megatron demands of an interleaved schedule. Source: schedules.py,
+/// forward_backward_pipelining_with_interleaving.
+void check_interleaving(const Scenario& scenario, Missing& missing) {
+    const types::ParallelLayout& layout = scenario.parallel;
+    if (layout.num_virtual_stages_per_pipeline_rank < 2) return;
+    const std::int64_t ranks = layout.pipeline_model_parallel_size;
+    const std::int64_t group = layout.microbatch_group_size();
+    missing.when(ranks < 2, "parallel.num_virtual_stages_per_pipeline_rank", "virtual stages on one pipeline rank",
+                 "interleaving needs pipeline_model_parallel_size of 2 or more");
+    missing.when(group < ranks || group > scenario.microbatches(),
+                 "parallel.microbatch_group_size_per_virtual_pipeline_stage",
+                 "a microbatch group of " + std::to_string(group) + " for " + std::to_string(ranks) +
+                     " pipeline ranks and " + std::to_string(scenario.microbatches()) + " microbatches",
+                 "Megatron interleaves groups of at least the pipeline's size and at most the microbatches");
+    const std::int64_t rest = scenario.microbatches() % std::max<std::int64_t>(group, 1);
+    missing.when(
+        rest > 0 && rest < ranks, "batch.global_batch_size",
+        "a last microbatch group of " + std::to_string(rest) + " for " + std::to_string(ranks) + " pipeline ranks",
+        "choose microbatches whose rest by the group is 0 or at least the pipeline's size");
+}
+
 void check_layout(const Scenario& scenario, Missing& missing) {
     const types::ParallelLayout& layout = scenario.parallel;
     missing.when(layout.context_parallel_size > 1, "parallel.context_parallel_size",
                  setting("context_parallel_size", layout.context_parallel_size), "set it to 1");
+    check_interleaving(scenario, missing);
     const auto placed = types::stage_table(layout, scenario.model);
     const auto* no = std::get_if<types::NoStages>(&placed);
     missing.when(no != nullptr, "parallel.pipeline_model_parallel_size", no != nullptr ? no->reason : "",
@@ -187,6 +209,20 @@ void check_experts(const Scenario& scenario, Missing& missing) {
                  "an expert layout that the ranks of a pipeline stage do not divide", kDivide);
 }
 
+void check_full_recomputation(const Scenario& scenario, Missing& missing) {
+    const types::Recompute& recompute = scenario.recompute;
+    if (recompute.recompute_granularity != types::RecomputeGranularity::full) return;
+    missing.when(recompute.recompute_method == types::RecomputeMethod::none, "recompute.recompute_method",
+                 "full recomputation without a method", "give recompute_method: uniform or block");
+    missing.when(recompute.recompute_num_layers.value_or(0) < 1, "recompute.recompute_num_layers",
+                 "full recomputation without a number of layers", "give recompute_num_layers, at least 1");
+    // The first forward runs without autograd, so no group holds anything, and the second one runs inside the backward,
+    // where Megatron's manager has already gone on: nothing could move.
+    const auto& modules = scenario.offload.offload_modules;
+    missing.when(!modules || !modules->empty(), "offload.offload_modules", "offloading under full recomputation",
+                 "set offload_modules to [], or recompute_granularity to selective");
+}
+
 /// Features that scenarios can say and that no layer has yet.
 void check_new_features(const Scenario& scenario, Missing& missing) {
     const types::Model& model = scenario.model;
@@ -215,14 +251,10 @@ bool recomputable(types::RecomputeModule module) {
 
 void check_runtime(const Scenario& scenario, Missing& missing) {
     const types::Recompute& recompute = scenario.recompute;
-    const bool full = recompute.recompute_granularity == types::RecomputeGranularity::full;
     for (const types::RecomputeModule module : recompute.recompute_modules)
         missing.when(recompute.selects(module) && !recomputable(module), "recompute.recompute_modules",
                      "recomputation of " + std::string{types::name_of(module)}, "leave the module out");
-    missing.when(full && recompute.recompute_method == types::RecomputeMethod::none, "recompute.recompute_method",
-                 "full recomputation without recompute_method", "use uniform or block, as Megatron demands");
-    missing.when(full && recompute.recompute_num_layers.value_or(0) < 1, "recompute.recompute_num_layers",
-                 "full recomputation without recompute_num_layers", "say how many layers, as Megatron demands");
+    check_full_recomputation(scenario, missing);
     missing.when(scenario.cuda_graph.cuda_graph_impl != types::CudaGraphImpl::none, "cuda_graph.cuda_graph_impl",
                  setting("cuda_graph_impl", scenario.cuda_graph.cuda_graph_impl),
                  "set it to none: eager execution is planned");
