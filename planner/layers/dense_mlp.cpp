@@ -23,9 +23,7 @@ LinearSite fc2_site(const Writer& writer) {
             .group = std::nullopt};
 }
 
-}  // namespace
-
-DenseMlp dense_mlp_forward(Writer& writer, Slot input) {
+DenseMlp forward_once(Writer& writer, Slot input) {
     ScriptBuilder& script = writer.script;
     const Dimensions& dim = writer.dim;
     DenseMlp mlp;
@@ -40,7 +38,7 @@ DenseMlp dense_mlp_forward(Writer& writer, Slot input) {
     return mlp;
 }
 
-void dense_mlp_backward(Writer& writer, const DenseMlp& mlp, Slot grad_input) {
+void backward_once(Writer& writer, const DenseMlp& mlp, Slot grad_input) {
     ScriptBuilder& script = writer.script;
     const Dimensions& dim = writer.dim;
     const Slot activated_gradient = row_linear_backward(writer, fc2_site(writer), mlp.fc2);
@@ -51,6 +49,35 @@ void dense_mlp_backward(Writer& writer, const DenseMlp& mlp, Slot grad_input) {
     script.forget(mlp.activation_input);
     script.drop(activated_gradient);
     norm_linear_backward(writer, fc1_site(writer), mlp.fc1, gradient, grad_input);
+}
+
+}  // namespace
+
+DenseMlp dense_mlp_forward(Writer& writer, Slot input) {
+    if (!writer.recomputes(types::RecomputeModule::mlp)) return forward_once(writer, input);
+    writer.script.part(Part::mlp_norm);
+    const SavedIndex checkpoint = writer.script.save(input);
+    const SavingScope scope(writer.script, Saving::nothing);
+    DenseMlp mlp = forward_once(writer, input);
+    mlp.checkpoint = checkpoint;
+    mlp.input = input;
+    return mlp;
+}
+
+void dense_mlp_backward(Writer& writer, const DenseMlp& mlp, Slot grad_input) {
+    ScriptBuilder& script = writer.script;
+    if (!mlp.checkpoint) return backward_once(writer, mlp, grad_input);
+    script.part(Part::mlp_norm);
+    script.read(*mlp.checkpoint);
+    {
+        const SavingScope rebuild(script, Saving::rebuild);
+        script.phase(Phase::recompute);
+        const DenseMlp second = forward_once(writer, mlp.input);
+        script.phase(Phase::backward);
+        backward_once(writer, second, grad_input);
+        script.drop(second.fc2.output);
+    }
+    script.forget(*mlp.checkpoint);
 }
 
 void dense_mlp_parameters(Writer& writer) {

@@ -1,36 +1,64 @@
 #pragma once
 
-// The expert feed-forward part with Megatron's all-to-all dispatcher, dropless, experts as grouped linears.
+// The feed-forward part with experts: norm, shared expert, router, projection to the latent width, dispatch, experts,
+// combine, projection back, and the sum with the shared expert's output.
 //
-// Tokens on their way (each arrow makes a tensor and ends the one before it; autograd saves only indices):
-//   normed [Ts, h] -> permuted [Ts topk, h] -> all-to-all [R, h] -> gathered over expert tensor ranks [N, h]
-//   -> sorted by local expert [N, h] -> fc1 -> activation -> fc2 [N, h] and back the same way.
-// Ts: this rank's tokens; R: token copies it receives; N = R * expert tensor ranks. Stages whose group has one rank
-// vanish. The host waits for the counts of tokens per expert before it can size the received tensors.
+//     normed -+-> router -> dispatch -> experts -> combine -+-> output
+//             |        (latent width between two replicated linears, if there is one)
+//             +-> shared expert ---------------------------+
 //
-// Saved: the norm's input and statistics (group mlp_norm), its output (by the router), logits and probabilities in
-// fp32 and the chosen experts in int64 (together 8 Ts E + 8 Ts topk bytes), the permutation's indices, fc1's input
-// (group expert_fc1), fc1's output and the routing weights (group moe_act), fc2's input. An activation without a gate
-// keeps one tensor more: its output before the routing weights are multiplied in.
-// Source: Megatron-LM, core/transformer/moe/{router,token_dispatcher,experts}.py.
+// In the backward the routed path comes first: the shared expert ran before the router. Overlapped it runs beside the
+// all-to-alls, both ways.
+//
+// Saved: the norm's input and statistics (group mlp_norm); its output, by the router and the shared expert; and what
+// router.hpp, moe_dispatch.hpp, moe_experts.hpp, shared_expert.hpp and the two latent linears say.
+//
+// Recomputed (selective):
+//   layernorm        the norm's output is dropped after the forward of this part and made again, statistics included,
+//                    before its backward; only its input stays, in the group
+//   moe              a checkpoint around everything after the norm: its input, the normed tokens, stays; the whole
+//                    forward with all its collectives and the host's wait runs again before the backward, and nothing
+//                    is in a group
+//   shared_experts   the same around the shared expert alone
+//   moe_act          see moe_experts.hpp
+// Source: Megatron-LM, core/transformer/moe/moe_layer.py, core/transformer/transformer_layer.py.
 
 #include <optional>
 
+#include "planner/layers/moe_dispatch.hpp"
+#include "planner/layers/moe_experts.hpp"
+#include "planner/layers/moe_latent.hpp"
 #include "planner/layers/norm.hpp"
+#include "planner/layers/router.hpp"
+#include "planner/layers/shared_expert.hpp"
 
 namespace stowage::layers {
 
-struct Moe {
-    SavedNorm norm;
-    SavedIndex normed{};
-    std::vector<SavedIndex> routing;  ///< logits, probabilities, chosen experts
-    SavedIndex permutation{};
-    SavedIndex fc1_input{};
-    SavedIndex fc1_output{};
-    SavedIndex weights{};  ///< routing weight of each token copy
-    std::optional<SavedIndex> unweighted;
-    SavedIndex fc2_input{};
+/// The shared expert, or the checkpoint around it.
+struct SharedPath {
+    SharedExpert expert;
+    std::optional<SavedIndex> checkpoint;
+};
+
+/// Everything after the norm.
+struct MoeBody {
+    std::optional<SharedPath> shared;
+    Router router;
+    std::optional<Linear> to_latent;
+    Dispatch dispatch;
+    Experts experts;
+    std::optional<Linear> from_latent;
     Slot output{};
+};
+
+struct Moe {
+    SavedIndex norm_input{};        ///< in force when the norm is recomputed
+    std::optional<SavedNorm> norm;  ///< otherwise
+    std::optional<SavedIndex> checkpoint;
+    MoeBody body;
+    Slot input{};
+    Slot normed{};
+    Slot output{};  ///< [Ts, h], left to the caller
 };
 
 /// Opens the group mlp_norm and leaves it open: it closes after the residual sum.

@@ -34,12 +34,13 @@ TEST(Support, NamesAllMissingFeaturesAtOnce) {
     scenario.parallel.context_parallel_size = 2;
     scenario.precision = types::Precision::mxfp8;
     scenario.recompute.recompute_granularity = types::RecomputeGranularity::selective;
+    scenario.recompute.recompute_modules = {types::RecomputeModule::mlp, types::RecomputeModule::mhc};
     scenario.cuda_graph.cuda_graph_impl = types::CudaGraphImpl::transformer_engine;
     EXPECT_EQ(refusal(scenario),
               "not supported by the layers of implementation megatron:\n"
               "  - context_parallel_size: 2\n"
               "  - precision: mxfp8\n"
-              "  - recompute_granularity: selective\n"
+              "  - recomputation of mhc\n"
               "  - cuda_graph_impl: transformer_engine");
 }
 
@@ -58,9 +59,9 @@ TEST(Support, NamesEachFeatureThatIsMissing) {
              s.model.mtp_num_layers = 1;
              s.recompute.recompute_granularity = types::RecomputeGranularity::full;
          }},
-        {"full recomputation without recompute_method",
+        {"full recomputation without a method",
          [](Scenario& s) { s.recompute.recompute_granularity = types::RecomputeGranularity::full; }},
-        {"full recomputation without recompute_num_layers",
+        {"full recomputation without a number of layers",
          [](Scenario& s) { s.recompute.recompute_granularity = types::RecomputeGranularity::full; }},
         {"the layout has 2 stages, expected 1",
          [](Scenario& s) { s.parallel.pipeline_model_parallel_layout = "Et|tL"; }},
@@ -73,12 +74,45 @@ TEST(Support, NamesEachFeatureThatIsMissing) {
          }},
         {"query groups that tensor parallelism does not divide",
          [](Scenario& s) { s.parallel.tensor_model_parallel_size = 3; }},
-        {"activation: squared_relu", [](Scenario& s) { s.model.activation = types::Activation::squared_relu; }},
         {"attention other than cuDNN's", [](Scenario& s) { s.env.emplace("NVTE_FUSED_ATTN", "0"); }},
         {"another caching allocator than the default (expandable_segments:True)",
          [](Scenario& s) { s.env.emplace("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"); }},
-        {"shared experts", [](Scenario& s) { s.model.moe_shared_expert_intermediate_size = 64; }},
-        {"biases in the linears of experts", [](Scenario& s) { s.model.add_bias_linear = true; }},
+        {"biases beside a shared expert",
+         [](Scenario& s) {
+             s.model.moe_shared_expert_intermediate_size = 64;
+             s.model.add_bias_linear = true;
+         }},
+        {"a gate of a shared expert that is not there", [](Scenario& s) { s.model.moe_shared_expert_gate = true; }},
+        {"the overlap of a shared expert that is not there",
+         [](Scenario& s) { s.parallel.moe_shared_expert_overlap = true; }},
+        {"moe_shared_expert_overlap with another dispatcher than alltoall",
+         [](Scenario& s) {
+             s.model.moe_shared_expert_intermediate_size = 64;
+             s.parallel.moe_shared_expert_overlap = true;
+             s.parallel.moe_token_dispatcher_type = types::TokenDispatcher::allgather;
+         }},
+        {"moe_shared_expert_overlap with latent experts",
+         [](Scenario& s) {
+             s.model.moe_shared_expert_intermediate_size = 64;
+             s.parallel.moe_shared_expert_overlap = true;
+             s.model.moe_latent_size = 256;
+         }},
+        {"shared_experts recomputed while overlapped",
+         [](Scenario& s) {
+             s.model.moe_shared_expert_intermediate_size = 64;
+             s.parallel.moe_shared_expert_overlap = true;
+             s.recompute.recompute_granularity = types::RecomputeGranularity::selective;
+             s.recompute.recompute_modules = {types::RecomputeModule::shared_experts};
+         }},
+        {"moe_token_dispatcher_type: flex with one expert rank",
+         [](Scenario& s) { s.parallel.moe_token_dispatcher_type = types::TokenDispatcher::flex; }},
+        {"padding to a capacity without a capacity factor",
+         [](Scenario& s) { s.model.moe_pad_expert_input_to_capacity = true; }},
+        {"a capacity factor with another dispatcher than alltoall",
+         [](Scenario& s) {
+             s.model.moe_expert_capacity_factor = 1.0;
+             s.parallel.moe_token_dispatcher_type = types::TokenDispatcher::allgather;
+         }},
         {"routing: recorded", [](Scenario& s) { s.batch.routing = types::Routing::recorded; }},
         {"without sequence parallelism", [](Scenario& s) { s.parallel.tensor_model_parallel_size = 2; }},
         {"experts that expert parallelism does not divide",

@@ -1,0 +1,47 @@
+#pragma once
+
+// What brings tokens to the ranks of their experts and back, by the kinds of Megatron's --moe-token-dispatcher-type.
+// Ts: this rank's tokens; w: the width experts work in; g: expert ranks times expert tensor ranks; Tg = g Ts.
+//
+// alltoall   normed [Ts, w] -> permuted [Ts topk, w] -> all-to-all [R, w] -> gathered over expert tensor ranks [N, w]
+//            -> sorted by local expert [N, w], and back the same way. The host waits for the counts of tokens per
+//            expert; with padding to a capacity all sizes are fixed, nothing is counted and the host does not wait.
+//            Saved: the permutation's indices.
+// allgather  every rank gathers the tokens, the routing map and the probabilities of all g ranks, the tokens into the
+//            global memory buffer (not an allocation of the step), and picks those of its experts; the host waits for
+//            their number. Back: all rows of the group in fp32, the type of the probabilities, reduce-scattered.
+//            Saved: the permutation's indices; its experts' probabilities and map for the selection's backward.
+// flex       one fused call permutes, sends and sorts (HybridEP); the host waits for the counts, since no number of
+//            rows is given to it. The volume is that of the all-to-all: a token that goes to several experts of one
+//            rank crosses once, which only shortens it. Saved: its handle, a byte for each token of the group and local
+//            expert and a 4-byte place for each token of the group. Its buffers lie outside PyTorch's allocator.
+// Source: Megatron-LM, core/transformer/moe/{token_dispatcher,fused_a2a,moe_utils}.py; DeepEP, branch hybrid-ep.
+
+#include <optional>
+#include <vector>
+
+#include "planner/layers/token_path.hpp"
+
+namespace stowage::layers {
+
+struct Dispatch {
+    std::vector<SavedIndex> saved;  ///< read by the backward of dispatch
+    TokenRows tokens;               ///< [N, w] in the experts' order
+};
+
+/// From the tokens [Ts, w], which the caller holds and drops. `beside`: see PathUse.
+Dispatch dispatch_forward(Writer& writer, const std::function<void()>& beside = nullptr);
+/// Sums the copies of each token: [N, w] -> [Ts, w]; drops what it is given.
+Slot combine_forward(Writer& writer, Slot expert_output, const std::function<void()>& beside = nullptr);
+/// Gradient of the experts' output [N, w]; the gradient of what combine returned is not dropped.
+Slot combine_backward(Writer& writer, const std::function<void()>& beside = nullptr);
+/// Gradient of the tokens in `rows` [Ts, w], that of the routing weights in `weights`; drops what it is given.
+TokenRows dispatch_backward(Writer& writer, const Dispatch& dispatch, TokenRows tokens,
+                            const std::function<void()>& beside = nullptr);
+
+/// What the dispatcher holds between steps, outside what the layers allocate.
+/// allgather: the gathered tokens in the global memory buffer. flex: HybridEP's receive buffers for tokens and
+/// probabilities, sized for all tokens of the group on one rank.
+Bytes dispatcher_buffer(const types::Scenario& scenario, const Dimensions& dim);
+
+}  // namespace stowage::layers
