@@ -1,6 +1,5 @@
 #include "planner/layers/megatron_stage.hpp"
 
-#include <algorithm>
 #include <iterator>
 #include <map>
 #include <string>
@@ -20,21 +19,6 @@
 namespace stowage::layers {
 namespace {
 
-/// Full recomputation of `layers` layers from frame `first` on: in groups of recompute_num_layers (uniform), or the
-/// first recompute_num_layers one by one (block).
-/// Source: Megatron-LM, core/transformer/transformer_block.py (_checkpointed_forward).
-std::vector<RecomputedSpan> recomputed_spans(const types::Recompute& recompute, std::size_t first, std::size_t layers) {
-    if (recompute.recompute_granularity != types::RecomputeGranularity::full) return {};
-    const auto count = static_cast<std::size_t>(*recompute.recompute_num_layers);
-    const bool uniform = recompute.recompute_method == types::RecomputeMethod::uniform;
-    const std::size_t step = uniform ? count : 1;
-    const std::size_t end = uniform ? layers : std::min(count, layers);
-    std::vector<RecomputedSpan> spans;
-    for (std::size_t begin = 0; begin < end; begin += step)
-        spans.push_back({first + begin, first + std::min(begin + step, layers) - 1});
-    return spans;
-}
-
 /// Adds chunks to a stage; layers that are alike share a script.
 class StageBuilder {
 public:
@@ -44,10 +28,7 @@ public:
     void add_chunk(const types::StageContents& contents) {
         stage_.chunks.emplace_back();
         if (contents.embedding) add("embedding", -1, [&] { return embedding_layer(dimensions_, scenario_); });
-        const std::size_t first = stage_.chunks.back().order.size();
         for (std::int64_t i = 0; i < contents.layers; ++i) add_layer(contents.first_layer + i);
-        stage_.chunks.back().recomputed =
-            recomputed_spans(scenario_.recompute, first, static_cast<std::size_t>(contents.layers));
         if (contents.mtp_layers > 0) add_mtp(!contents.embedding);
         if (contents.loss)
             add("head", -1, [&] { return head_layer(dimensions_, scenario_, output_weight(scenario_)); });

@@ -38,7 +38,7 @@ StateFormats state_formats(const types::Scenario& scenario);
 /// Bytes of a quantised copy of a weight [rows, columns]: the data once for each direction that a GEMM reads it in, and
 /// its scales. Tensor-wide scales: one copy, on Hopper a transposed one too, whose GEMMs take no other operand.
 /// Blocks of 128 x 128 and MXFP8: both; scales of MXFP8 one byte for 32 elements, padded to 128 x 4. NVFP4: half a byte
-/// an element, one byte of scale for 16.
+/// an element, one byte of scale for 16. Scales and histories of delayed scaling, a few numbers a linear, are left out.
 /// Source: Transformer Engine, pytorch/tensor/*.py (quantizers and their scale shapes).
 Bytes quantized_weight(const types::Scenario& scenario, const Shape& shape);
 

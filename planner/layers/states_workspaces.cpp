@@ -118,7 +118,10 @@ void add_rotary_tables(StateList& states, const Scenario& scenario, const Dimens
 void add_global_buffer(StateList& states, const Scenario& scenario, const Dimensions& dim, const StageLayers& stage) {
     std::int64_t elements = 0;
     if (has_head(stage) && dim.sequence_parallel) elements = dim.tokens * dim.hidden;
-    const bool experts = any_frame(stage, [](ScriptKind kind) { return kind == ScriptKind::moe_layer; });
+    const bool experts = std::any_of(stage.scripts.begin(), stage.scripts.end(), [](const LayerScript& script) {
+        return std::any_of(script.parameters.begin(), script.parameters.end(),
+                           [](const Parameter& parameter) { return parameter.kind == ParameterKind::expert; });
+    });
     const std::int64_t gathered = dim.expert * dim.expert_tensor;
     if (experts && gathered > 1 && scenario.parallel.moe_token_dispatcher_type == types::TokenDispatcher::allgather)
         elements = std::max(elements, gathered * dim.local_tokens * dim.hidden);

@@ -98,8 +98,6 @@ void check_interleaving(const Scenario& scenario, Missing& missing) {
 
 void check_layout(const Scenario& scenario, Missing& missing) {
     const types::ParallelLayout& layout = scenario.parallel;
-    missing.when(layout.context_parallel_size > 1, "parallel.context_parallel_size",
-                 setting("context_parallel_size", layout.context_parallel_size), "set it to 1");
     check_interleaving(scenario, missing);
     const auto placed = types::stage_table(layout, scenario.model);
     const auto* no = std::get_if<types::NoStages>(&placed);
@@ -122,6 +120,32 @@ void check_shards(const Scenario& scenario, Missing& missing) {
     missing.when(!divides(scenario.parallel.sequence_shards(), scenario.batch.seq_length), "batch.seq_length",
                  "a sequence that sequence parallelism does not divide",
                  "choose a multiple of tensor_model_parallel_size");
+}
+
+/// What Transformer Engine's context-parallel attention does not take, or what is not described here.
+void check_context(const Scenario& scenario, Missing& missing) {
+    const types::ParallelLayout& layout = scenario.parallel;
+    const types::Model& model = scenario.model;
+    const std::int64_t ranks = layout.context_parallel_size;
+    if (ranks == 1) return;
+    const char* const kType = "parallel.cp_comm_type";
+    const bool ring = layout.cp_comm_type == types::ContextCommunication::p2p;
+    const bool exchange = layout.cp_comm_type == types::ContextCommunication::a2a;
+    missing.when(layout.cp_comm_type == types::ContextCommunication::a2a_p2p, kType,
+                 setting("cp_comm_type", layout.cp_comm_type), "use p2p, allgather or a2a");
+    missing.when(!divides(2 * ranks * layout.sequence_shards(), scenario.batch.seq_length), "batch.seq_length",
+                 "a sequence that context parallelism does not divide into two chunks a rank",
+                 "choose a multiple of twice the context-parallel ranks, times the tensor ranks under sequence "
+                 "parallelism");
+    missing.when(model.multi_latent_attention && !ring, kType,
+                 "multi-latent attention with " + setting("cp_comm_type", layout.cp_comm_type), "use p2p");
+    missing.when(model.window_size.has_value() && ring, kType, "sliding windows with cp_comm_type: p2p",
+                 "use allgather or a2a");
+    missing.when(model.softmax_type != types::SoftmaxType::vanilla && !exchange, kType,
+                 setting("softmax_type", model.softmax_type) + " with " + setting("cp_comm_type", layout.cp_comm_type),
+                 "use a2a");
+    missing.when(exchange && !divides(ranks * layout.tensor_model_parallel_size, model.num_query_groups), kType,
+                 "query groups that tensor and context parallelism with a2a do not divide", "use p2p");
 }
 
 void check_model(const Scenario& scenario, Missing& missing) {
@@ -296,8 +320,10 @@ void check_host_optimizer(const Scenario& scenario, Missing& missing) {
     missing.when(!optimizer.use_precision_aware_optimizer, kPath,
                  "optimizer_cpu_offload without use_precision_aware_optimizer",
                  "set use_precision_aware_optimizer to true, as Megatron demands");
-    missing.when(scenario.precision != types::Precision::bf16, kPath,
+    missing.when(scenario.precision == types::Precision::fp16, kPath,
                  "optimizer_cpu_offload with " + setting("precision", scenario.precision), "use bf16");
+    missing.when(optimizer.fp8_param_gather, kPath, "optimizer_cpu_offload with fp8_param_gather",
+                 "leave fp8_param_gather out");
     missing.when(optimizer.optimizer != types::OptimizerKind::adam, kPath,
                  "optimizer_cpu_offload with " + setting("optimizer", optimizer.optimizer), "use adam");
     missing.when(scenario.hardware.node.host.memory_bandwidth.rate <= 0, kPath,
@@ -347,6 +373,7 @@ std::vector<Unsupported> unsupported_features(const Scenario& scenario) {
                  setting("implementation", scenario.implementation), "use megatron");
     check_layout(scenario, missing);
     check_shards(scenario, missing);
+    check_context(scenario, missing);
     check_model(scenario, missing);
     check_experts(scenario, missing);
     check_new_features(scenario, missing);

@@ -40,6 +40,7 @@ TEST(RecordedStates, ThreeVirtualStagesOnTheLastOfFourRanks) {
     Scenario scenario = small_gpt();
     scenario.parallel.pipeline_model_parallel_size = 4;
     scenario.parallel.num_virtual_stages_per_pipeline_rank = 3;
+    scenario.batch.global_batch_size = 32;
     scenario.optimizer.gradient_accumulation_fusion = false;
     scenario.hardware.node.device.compute_capability = 100;
     scenario.env["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8";
@@ -82,6 +83,7 @@ Scenario latent_moe(const std::string& layout) {
     model.moe_layer_freq = std::vector<bool>(15, true);
     for (const std::size_t dense : {0U, 1U, 2U}) model.moe_layer_freq[dense] = false;
     scenario.batch.micro_batch_size = 1;
+    scenario.batch.global_batch_size = 8;
     scenario.batch.seq_length = 4096;
     scenario.parallel.tensor_model_parallel_size = 2;
     scenario.parallel.pipeline_model_parallel_size = 2;
