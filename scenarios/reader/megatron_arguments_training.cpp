@@ -53,10 +53,6 @@ void import_state_types(Arguments& arguments, types::Optimizer& optimizer) {
 void import_overlap(Arguments& arguments, types::Optimizer& optimizer) {
     optimizer.overlap_grad_reduce = arguments.flag("overlap_grad_reduce", "optimizer.overlap_grad_reduce");
     optimizer.overlap_param_gather = arguments.flag("overlap_param_gather", "optimizer.overlap_param_gather");
-    if (optimizer.overlap_param_gather && !(optimizer.use_distributed_optimizer && optimizer.overlap_grad_reduce))
-        arguments.finding("overlap_param_gather", "overlap_param_gather", true,
-                          "overlap-param-gather without use-distributed-optimizer and overlap-grad-reduce",
-                          "Set both, or leave overlap-param-gather out.");
 }
 
 }  // namespace
