@@ -123,10 +123,10 @@ std::pair<Slot, std::optional<Slot>> gate_backward(Writer& writer, const Attenti
     return {output_gradient, gate_gradient};
 }
 
-Slot rotate_back(Writer& writer, const std::string& name, std::int64_t heads, Slot gradient) {
+Slot rotate_back(Writer& writer, const std::string& name, std::int64_t heads, std::optional<Slot> gradient) {
     const Slot result = writer.make(name + ".rotary_gradient", head_shape(writer.dim, heads, writer.dim.head_size));
     writer.memory_kernel(name + ".rotary_backward", 4 * writer.dim.tokens * heads * writer.dim.head_size);
-    writer.script.drop(gradient);
+    if (gradient) writer.script.drop(*gradient);
     return result;
 }
 
@@ -137,10 +137,10 @@ void rotate_gradients(Writer& writer, HeadGradients& gradients) {
     gradients.key = rotate_back(writer, "key", writer.dim.groups, gradients.key);
 }
 
-Slot head_norm_backward(Writer& writer, const HeadNorm& norm, Slot gradient) {
+Slot head_norm_backward(Writer& writer, const HeadNorm& norm, std::optional<Slot> gradient) {
     const Slot result = writer.make(norm.norm.name + ".input_gradient", norm.shape);
     norm_backward(writer, norm.norm);
-    writer.script.drop(gradient);
+    if (gradient) writer.script.drop(*gradient);
     return result;
 }
 
@@ -153,7 +153,8 @@ Slot pack_gradients(Writer& writer, const Attention& attention, HeadGradients gr
     }
     const Slot packed = writer.make("qkv_linear.output_gradient", dim.full_shape(dim.qkv_width));
     writer.memory_kernel("qkv_linear.pack_gradients", 4 * dim.tokens * dim.qkv_width);
-    for (Slot slot : {gradients.query, gradients.key, gradients.value}) writer.script.drop(slot);
+    for (Slot slot : {gradients.query, gradients.value}) writer.script.drop(slot);
+    if (gradients.key) writer.script.drop(*gradients.key);
     if (gate) writer.script.drop(*gate);
     return packed;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/layers/attention_context.hpp"
 #include "planner/layers/rebuilt.hpp"
 
 namespace stowage::layers {
@@ -45,6 +46,11 @@ double backward_flops(const Writer& writer, bool windowed) {
            static_cast<double>(3 * writer.dim.head_size + 2 * writer.dim.value_head_size);
 }
 
+AttentionCost cost_of(const Writer& writer, bool windowed) {
+    return {forward_flops(writer, windowed), backward_flops(writer, windowed), forward_traffic(writer.dim),
+            backward_traffic(writer.dim)};
+}
+
 Slot stand_in_for(Writer& writer, const Heads& heads, const char* name, Slot slot, const Shape& shape) {
     return heads.rebuilt ? stand_in(writer, name, shape) : slot;
 }
@@ -55,43 +61,51 @@ void save_views(Writer& writer, Slot packed, std::vector<SavedIndex>& saved) {
         saved.push_back(writer.script.save_view(name, packed, Module::core_attn, shape, CopyForm::gathered));
 }
 
-/// Saves the contiguous tensors; copies made only for cuDNN end with the call.
-void save_contiguous(Writer& writer, const Heads& heads, std::optional<Slot> key_copy, std::optional<Slot> value_copy,
-                     std::vector<SavedIndex>& saved) {
-    ScriptBuilder& script = writer.script;
+/// Query, key and value as attention saves them: stand-ins of those that are rebuilt.
+ContextInputs inputs_of(Writer& writer, const Heads& heads, std::optional<Slot> key_copy,
+                        std::optional<Slot> value_copy) {
     const Dimensions& dim = writer.dim;
-    const auto save = [&](const char* name, Slot slot, std::int64_t count, std::int64_t size) {
-        const Shape shape = head_shape(dim, count, size);
-        saved.push_back(script.save(stand_in_for(writer, heads, name, slot, shape), Module::core_attn));
-    };
-    save("query", *heads.query, dim.heads, dim.head_size);
-    save("key", key_copy ? *key_copy : *heads.key, dim.groups, dim.head_size);
-    save("value", value_copy ? *value_copy : *heads.value, dim.groups, dim.value_head_size);
-    if (key_copy) script.drop(*key_copy);
-    if (value_copy) script.drop(*value_copy);
+    const Slot key = key_copy ? *key_copy : *heads.key;
+    const Slot value = value_copy ? *value_copy : *heads.value;
+    return {stand_in_for(writer, heads, "query", *heads.query, head_shape(dim, dim.heads, dim.head_size)),
+            stand_in_for(writer, heads, "key", key, head_shape(dim, dim.groups, dim.head_size)),
+            stand_in_for(writer, heads, "value", value, head_shape(dim, dim.groups, dim.value_head_size))};
 }
 
-/// The kernel with what it saves; fills `saved` and returns the output.
-Slot attend(Writer& writer, const Heads& heads, bool windowed, std::vector<SavedIndex>& saved) {
+/// One kernel over the whole sequence. `inputs`: none where all three are views of packed.
+Slot attend_alone(Writer& writer, const Heads& heads, const std::optional<ContextInputs>& inputs,
+                  const AttentionCost& cost, std::vector<SavedIndex>& saved) {
     ScriptBuilder& script = writer.script;
     const Dimensions& dim = writer.dim;
-    std::optional<Slot> key_copy;
-    std::optional<Slot> value_copy;
-    if (!heads.views) {
-        if (!heads.key) key_copy = copy_heads(writer, "key.contiguous", dim.groups, dim.head_size);
-        if (!heads.value) value_copy = copy_heads(writer, "value.contiguous", dim.groups, dim.value_head_size);
-    }
     const Slot output = writer.make("core_attn.output", head_shape(dim, dim.heads, dim.value_head_size));
     const Slot statistics =
         writer.make("core_attn.softmax_statistics", {dim.micro_batch, dim.heads, dim.sequence, 1}, DataType::fp32);
-    writer.attention_kernel("core_attn.forward", forward_flops(writer, windowed), forward_traffic(dim));
-    if (heads.views)
-        save_views(writer, *heads.packed, saved);
+    writer.attention_kernel("core_attn.forward", cost.forward, cost.forward_traffic);
+    if (inputs)
+        for (Slot slot : {inputs->query, inputs->key, inputs->value})
+            saved.push_back(script.save(slot, Module::core_attn));
     else
-        save_contiguous(writer, heads, key_copy, value_copy, saved);
+        save_views(writer, *heads.packed, saved);
     saved.push_back(script.save(output, Module::core_attn));
     saved.push_back(script.save(statistics, Module::core_attn));
     script.drop(statistics);
+    return output;
+}
+
+/// Attention with what it saves; fills `saved` and returns the output. Copies made only for cuDNN end with the call.
+Slot attend(Writer& writer, const Heads& heads, bool windowed, std::vector<SavedIndex>& saved) {
+    const Dimensions& dim = writer.dim;
+    const AttentionCost cost = cost_of(writer, windowed);
+    if (heads.views) return attend_alone(writer, heads, std::nullopt, cost, saved);
+    std::optional<Slot> key_copy;
+    std::optional<Slot> value_copy;
+    if (!heads.key) key_copy = copy_heads(writer, "key.contiguous", dim.groups, dim.head_size);
+    if (!heads.value) value_copy = copy_heads(writer, "value.contiguous", dim.groups, dim.value_head_size);
+    const ContextInputs inputs = inputs_of(writer, heads, key_copy, value_copy);
+    const Slot output = dim.context > 1 ? context_attention_forward(writer, inputs, cost, saved)
+                                        : attend_alone(writer, heads, inputs, cost, saved);
+    if (key_copy) writer.script.drop(*key_copy);
+    if (value_copy) writer.script.drop(*value_copy);
     return output;
 }
 
@@ -125,16 +139,19 @@ std::vector<SavedIndex> attend_again(Writer& writer, const CoreAttention& attent
     return saved;
 }
 
-HeadGradients make_gradients(Writer& writer, bool views) {
+HeadGradients gradients_alone(Writer& writer, bool views, const AttentionCost& cost,
+                              const std::vector<SavedIndex>& saved) {
     const Dimensions& dim = writer.dim;
     HeadGradients gradients;
     if (views) {
         gradients.packed = writer.make("qkv_linear.output_gradient", dim.full_shape(dim.qkv_width));
-        return gradients;
+    } else {
+        gradients.query = writer.make("query.gradient", head_shape(dim, dim.heads, dim.head_size));
+        gradients.key = writer.make("key.gradient", head_shape(dim, dim.groups, dim.head_size));
+        gradients.value = writer.make("value.gradient", head_shape(dim, dim.groups, dim.value_head_size));
     }
-    gradients.query = writer.make("query.gradient", head_shape(dim, dim.heads, dim.head_size));
-    gradients.key = writer.make("key.gradient", head_shape(dim, dim.groups, dim.head_size));
-    gradients.value = writer.make("value.gradient", head_shape(dim, dim.groups, dim.value_head_size));
+    for (SavedIndex index : saved) writer.script.read(index);
+    writer.attention_kernel("core_attn.backward", cost.backward, cost.backward_traffic);
     return gradients;
 }
 
@@ -173,10 +190,10 @@ HeadGradients core_attention_backward(Writer& writer, const CoreAttention& atten
     script.part(Part::core_attn);
     if (!again) script.commit(Module::core_attn);
     const std::vector<SavedIndex> saved = again ? attend_again(writer, attention) : attention.saved;
-    const HeadGradients gradients = make_gradients(writer, attention.heads.views);
-    for (SavedIndex index : saved) script.read(index);
-    writer.attention_kernel("core_attn.backward", backward_flops(writer, attention.windowed),
-                            backward_traffic(writer.dim));
+    const AttentionCost cost = cost_of(writer, attention.windowed);
+    const HeadGradients gradients = writer.dim.context > 1
+                                        ? context_attention_backward(writer, cost, saved)
+                                        : gradients_alone(writer, attention.heads.views, cost, saved);
     if (learns_offset(writer)) writer.accumulate_small_gradient("core_attn.softmax_offset", {writer.dim.heads});
     for (SavedIndex index : saved) script.forget(index);
     for (SavedIndex index : attention.checkpoint) script.forget(index);

@@ -13,6 +13,7 @@
 // With `core_attn` recomputation a checkpoint surrounds the whole: it saves query, key and value as they come in
 // (a value that is a view of the packed projection keeps the packed tensor), its forward saves nothing more, and its
 // backward begins with the forward. There is no offload group then, for Megatron's checkpointed path opens none.
+// Several context-parallel ranks: attention_context.hpp.
 // Source: Megatron-LM, core/transformer/attention.py; Transformer Engine, pytorch/attention/dot_product_attention.
 //
 // Tested by: tests/planner/layers/.
@@ -42,11 +43,12 @@ struct CoreAttention {
     Slot output{};
 };
 
-/// Gradients of the three; `packed` instead where cuDNN writes them as views of one buffer.
+/// Gradients of the three; `packed` instead where cuDNN writes them as views of one buffer. No key: it lies in the
+/// storage of `value`.
 struct HeadGradients {
     std::optional<Slot> packed;
     Slot query{};
-    Slot key{};
+    std::optional<Slot> key;
     Slot value{};
 };
 

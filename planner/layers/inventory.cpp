@@ -26,7 +26,8 @@ TensorGroup group_of(const LayerScript& script, const Step& commit) {
         group.copied += saved.bytes();
         const auto& release = script.releases[commit.detail];
         const bool released = std::find(release.begin(), release.end(), saved.tensor) != release.end();
-        if (released || !elsewhere) gone.insert(saved.tensor);
+        const bool costs = !script.tensors[index(saved.tensor)].persistent;
+        if (costs && (released || !elsewhere)) gone.insert(saved.tensor);
     }
     for (Slot slot : gone) group.freed += script.tensors[index(slot)].bytes();
     return group;

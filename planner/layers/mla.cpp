@@ -153,7 +153,7 @@ LatentGradients rotate_back(Writer& writer, const UpProjection& up, const HeadGr
     result.rotary_key = writer.make("rotary_key.gradient", dim.full_shape(rotary_width(writer)));
     writer.memory_kernel("key.rotary_backward",
                          2 * dim.tokens * (key_value_width(writer) + dim.key_width + dim.value_width));
-    script.drop(gradients.key);
+    if (gradients.key) script.drop(*gradients.key);
     script.drop(gradients.value);
     result.query = gradients.query;
     if (fused_rotary(writer)) {

@@ -149,8 +149,8 @@ void check_context(const Scenario& scenario, Missing& missing) {
 }
 
 void check_model(const Scenario& scenario, Missing& missing) {
-    const bool known = scenario.precision == types::Precision::bf16 || scenario.precision == types::Precision::fp16;
-    missing.when(!known, "precision", setting("precision", scenario.precision), "use bf16 or fp16");
+    const bool unknown = scenario.precision == types::Precision::fp32 || scenario.precision == types::Precision::nvfp4;
+    missing.when(unknown, "precision", setting("precision", scenario.precision), "use bf16, fp16 or an FP8 recipe");
     for (const char* variable : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
         const auto given = scenario.env.find(variable);
         const bool changes =

@@ -5,6 +5,7 @@
 
 #include "planner/layers/inventory.hpp"
 #include "planner/layers/megatron_stage.hpp"
+#include "planner/layers/support.hpp"
 #include "tests/planner/layers/replay.hpp"
 #include "tests/planner/layers/scenarios.hpp"
 
@@ -68,6 +69,50 @@ std::vector<Scenario> models() {
     return result;
 }
 
+/// Several context-parallel ranks, each way of exchanging keys and values.
+std::vector<Scenario> context_grid() {
+    std::vector<Scenario> result;
+    for (const Scenario& model : {llama3_70b(), qwen3_30b_a3b(), deepseek_v3_dense(), small_gpt()})
+        for (const auto type : {types::ContextCommunication::p2p, types::ContextCommunication::all_gather,
+                                types::ContextCommunication::a2a})
+            for (const std::int64_t tensor : {1, 2}) {
+                Scenario scenario = model;
+                scenario.parallel.context_parallel_size = 2;
+                scenario.parallel.cp_comm_type = type;
+                scenario.parallel.tensor_model_parallel_size = tensor;
+                scenario.parallel.expert_tensor_parallel_size = tensor;
+                scenario.parallel.sequence_parallel = tensor > 1;
+                if (unsupported_features(scenario).empty()) result.push_back(scenario);
+            }
+    return result;
+}
+
+/// Every selective module of attention alone and all together.
+std::vector<Scenario> recompute_grid() {
+    using types::RecomputeModule;
+    std::vector<Scenario> result;
+    Scenario uncompressed = deepseek_v3_dense();
+    uncompressed.model.q_lora_rank = 0;
+    Scenario plain = deepseek_v3_dense();
+    plain.model.rope_type = types::RopeType::rope;
+    plain.model.qk_layernorm = false;
+    for (const Scenario& model : {llama3_70b(), small_gpt(), deepseek_v3_dense(), uncompressed, plain})
+        for (const std::vector<RecomputeModule>& modules : std::vector<std::vector<RecomputeModule>>{
+                 {RecomputeModule::core_attn},
+                 {RecomputeModule::layernorm},
+                 {RecomputeModule::mla_up_proj},
+                 {RecomputeModule::core_attn, RecomputeModule::layernorm, RecomputeModule::mla_up_proj}})
+            for (const std::int64_t tensor : {1, 2}) {
+                Scenario scenario = model;
+                scenario.recompute.recompute_granularity = types::RecomputeGranularity::selective;
+                scenario.recompute.recompute_modules = modules;
+                scenario.parallel.tensor_model_parallel_size = tensor;
+                scenario.parallel.sequence_parallel = tensor > 1;
+                if (unsupported_features(scenario).empty()) result.push_back(scenario);
+            }
+    return result;
+}
+
 /// Every model under every layout that it supports.
 std::vector<Scenario> grid() {
     std::vector<Scenario> result;
@@ -80,6 +125,7 @@ std::vector<Scenario> grid() {
             if (scenario.model.has_experts() && layout.tensor > 1 && !layout.sequence_parallel) continue;
             result.push_back(scenario);
         }
+    for (const auto& more : {context_grid(), recompute_grid()}) result.insert(result.end(), more.begin(), more.end());
     return result;
 }
 

@@ -83,6 +83,7 @@ void Replay::run_step(std::size_t frame, const Step& step) {
         step.kind == StepKind::save || step.kind == StepKind::read || step.kind == StepKind::forget;
     if (!touches_saved) return;
     const SavedTensor& saved = frames_[frame]->saved[index(step.saved)];
+    if (frames_[frame]->tensors[index(saved.tensor)].persistent) return;  // somebody else's
     const Id id = resolve(frame, saved.tensor);
     const auto found = storages_.find(id);
     if (found == storages_.end()) return fault(frame, "saved, read or forgotten after it was freed: " + saved.name);

@@ -32,14 +32,15 @@ TEST(Support, AcceptsTheShippedModels) {
 TEST(Support, NamesAllMissingFeaturesAtOnce) {
     Scenario scenario = llama3_70b();
     scenario.parallel.context_parallel_size = 2;
-    scenario.precision = types::Precision::mxfp8;
+    scenario.parallel.cp_comm_type = types::ContextCommunication::a2a_p2p;
+    scenario.precision = types::Precision::nvfp4;
     scenario.recompute.recompute_granularity = types::RecomputeGranularity::selective;
     scenario.recompute.recompute_modules = {types::RecomputeModule::mlp, types::RecomputeModule::mhc};
     scenario.cuda_graph.cuda_graph_impl = types::CudaGraphImpl::transformer_engine;
     EXPECT_EQ(refusal(scenario),
               "not supported by the layers of implementation megatron:\n"
-              "  - context_parallel_size: 2\n"
-              "  - precision: mxfp8\n"
+              "  - cp_comm_type: a2a+p2p\n"
+              "  - precision: nvfp4\n"
               "  - recomputation of mhc\n"
               "  - cuda_graph_impl: transformer_engine");
 }
