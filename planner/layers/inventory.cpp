@@ -4,7 +4,6 @@
 #include <bit>
 #include <set>
 
-#include "planner/layers/dimensions.hpp"
 #include "planner/layers/megatron_stage.hpp"
 #include "planner/layers/mtp.hpp"
 
@@ -31,17 +30,6 @@ TensorGroup group_of(const LayerScript& script, const Step& commit) {
     }
     for (Slot slot : gone) group.freed += script.tensors[index(slot)].bytes();
     return group;
-}
-
-/// Forward operations of the linears and of attention for one token of one layer, unsharded.
-double layer_flops_per_token(const types::Model& model, bool moe, std::int64_t sequence) {
-    const auto hidden = static_cast<double>(model.hidden_size);
-    const auto query = static_cast<double>(model.num_attention_heads * model.kv_channels);
-    const auto key = static_cast<double>(model.num_query_groups * model.kv_channels);
-    const double attention = 2 * hidden * (2 * query + 2 * key) + 2 * static_cast<double>(sequence) * query;
-    const auto width =
-        static_cast<double>(moe ? model.moe_router_topk * model.moe_ffn_hidden_size : model.ffn_hidden_size);
-    return attention + 2 * hidden * width * (model.gated() ? 3 : 2);
 }
 
 std::int64_t count_parameters(const types::Scenario& scenario, bool of_mtp) {
@@ -118,16 +106,6 @@ Bytes saved_bytes(const LayerScript& script) {
     Bytes total;
     for (Slot slot : storages) total += script.tensors[index(slot)].bytes();
     return total;
-}
-
-double model_flops_per_step(const types::Scenario& scenario) {
-    const types::Model& model = scenario.model;
-    double per_token = 2.0 * static_cast<double>(model.hidden_size) * static_cast<double>(padded_vocabulary(scenario));
-    for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
-        per_token += layer_flops_per_token(model, model.is_moe_layer(layer), scenario.batch.seq_length);
-    const auto tokens =
-        static_cast<double>(scenario.batch.global_batch_size) * static_cast<double>(scenario.batch.seq_length);
-    return 3 * tokens * per_token;
 }
 
 }  // namespace stowage::layers

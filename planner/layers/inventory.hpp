@@ -68,8 +68,10 @@ std::vector<TensorGroup> tensor_groups(const LayerScript& script);
 Bytes saved_bytes(const LayerScript& script);
 
 /// Operations of a training step that throughput is quoted in: three times the forward's linears, attention with the
-/// causal half, output layer over the padded vocabulary. Whole job, whole global batch. The router, norms and the
-/// backward's recomputed scores are not counted. Source: Megatron-LM, training.num_floating_point_operations.
+/// causal half (a windowed layer: the window's width), output layer over the padded vocabulary, and multi-token
+/// prediction with a second output layer. Whole job, whole global batch. The router, norms other than those of latents
+/// and of multi-token prediction, and everything recomputed are not counted; of gated activations only SwiGLU counts a
+/// third matrix. Source: Megatron-LM, training.num_floating_point_operations; windows: Megatron Bridge, flop_utils.
 double model_flops_per_step(const types::Scenario& scenario);
 
 }  // namespace stowage::layers
