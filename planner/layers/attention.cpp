@@ -161,7 +161,7 @@ Slot pack_gradients(Writer& writer, const Attention& attention, HeadGradients gr
 
 void head_norm_parameters(Writer& writer, const std::string& name, std::int64_t heads) {
     if (norms_whole_width(writer))
-        writer.sharded_parameter(name + ".weight", {heads * writer.dim.head_size});
+        writer.sharded_parameter(name + "_width.weight", {heads * writer.dim.head_size});
     else
         writer.norm_parameters(name, writer.dim.head_size);
 }

@@ -51,14 +51,14 @@ LinearSite up_site(const std::string& name, const std::string& norm, std::int64_
 }
 
 LinearSite query_up_site(const Writer& writer) {
-    return up_site("q_up", "q_norm", writer.model.q_lora_rank, writer.dim.query_width);
+    return up_site("q_up", "q_latent_norm", writer.model.q_lora_rank, writer.dim.query_width);
 }
 
 /// Straight from the normed input, where the query has no latent.
 LinearSite query_site(const Writer& writer) { return up_site("q_proj", {}, writer.dim.hidden, writer.dim.query_width); }
 
 LinearSite key_value_up_site(const Writer& writer) {
-    return up_site("kv_up", "kv_norm", writer.model.kv_lora_rank, key_value_width(writer));
+    return up_site("kv_up", "kv_latent_norm", writer.model.kv_lora_rank, key_value_width(writer));
 }
 
 using AnyLinear = std::variant<std::monostate, Linear, NormLinear>;

@@ -190,5 +190,19 @@ TEST(LatentAttention, GathersLatentsNotTheInput) {
                                                              {"rotary_key.gather", 2 * 4096 * 64}}));
 }
 
+// Each tensor rank saw its own tokens: what all of them hold whole is summed over them once a step. One layer, fp32:
+// down projections, latents' norms, the two norms before attention and MLP, and the final norm.
+TEST(LatentAttention, SumsTheGradientsOfWholeWeightsOverTheTensorRanks) {
+    Scenario scenario = deepseek_v3_dense();
+    scenario.model.num_layers = 1;
+    scenario.parallel.tensor_model_parallel_size = 8;
+    scenario.parallel.sequence_parallel = true;
+    constexpr std::int64_t kElements = 11'010'048 + 4'128'768 + 1536 + 512 + 3 * 7168;
+    Bytes summed;
+    for (const Collective& collective : build_megatron_stage(scenario, 0).optimizer.collectives)
+        if (collective.name == "gradients.reduce_partial") summed += collective.bytes;
+    EXPECT_EQ(summed, Bytes{4 * kElements});
+}
+
 }  // namespace
 }  // namespace stowage::layers::testing
