@@ -6,6 +6,7 @@
 #include "cli/verb.hpp"
 #include "reports/json.hpp"
 #include "reports/output_file.hpp"
+#include "scenarios/reader/hugging_face.hpp"
 #include "scenarios/reader/megatron_arguments.hpp"
 #include "scenarios/reader/scenario_reader.hpp"
 #include "scenarios/reader/scenario_yaml.hpp"
@@ -38,8 +39,13 @@ void settle_findings(reader::ImportedScenario& imported) {
 std::vector<std::string> head_remark(const ImportOptions& options, const reader::ImportedScenario& imported) {
     const std::string name = std::filesystem::path(options.source).filename().string();
     std::vector<std::string> lines;
-    lines.push_back("Imported from the Megatron-LM arguments " + reader::excerpt(name) + ".");
-    lines.emplace_back("Left out: what is as the scenario language has it by default.");
+    if (options.what == "megatron") {
+        lines.push_back("Imported from the Megatron-LM arguments " + reader::excerpt(name) + ".");
+        lines.emplace_back("Left out: what is as the scenario language has it by default.");
+    } else {
+        lines.push_back("Imported from the Hugging Face configuration " + reader::excerpt(name) + ".");
+        lines.emplace_back("Only the model comes from there: layout, batch, optimizer and hardware are to be edited.");
+    }
     for (const std::string& note : imported.notes) lines.push_back("Note: " + note);
     return lines;
 }
@@ -59,7 +65,9 @@ types::ExitCode run_import(const ImportOptions& options) {
     refuse_to_replace(options.source, "--out", options.out);
     const std::filesystem::path folder = std::filesystem::path(options.out).parent_path();
     const reader::ImportedHardware hardware = options.hardware.choose(folder);
-    reader::ImportedScenario imported = reader::import_megatron(options.source, hardware);
+    reader::ImportedScenario imported = options.what == "megatron"
+                                            ? reader::import_megatron(options.source, hardware)
+                                            : reader::import_hugging_face(options.source, hardware);
     settle_findings(imported);
     reader::ScenarioFile file;
     file.hardware = as_seen_from(folder, hardware.node);
@@ -81,10 +89,10 @@ types::ExitCode run_import(const ImportOptions& options) {
 void add_import_command(CLI::App& app, Run& chosen) {
     const auto options = std::make_shared<ImportOptions>();
     CLI::App* const verb =
-        add_verb(app, "import", "Makes a scenario of Megatron-LM's arguments.",
+        add_verb(app, "import", "Makes a scenario of Megatron-LM's arguments or of a Hugging Face config.json.",
                  "stowage import megatron args.yaml --world-size 64 --out scenario.yaml", options->common);
-    verb->add_option("WHAT", options->what, "megatron")->required()->check(CLI::IsMember({"megatron"}));
-    verb->add_option("FILE", options->source, "arguments as a YAML map")->required();
+    verb->add_option("WHAT", options->what, "megatron or hf")->required()->check(CLI::IsMember({"megatron", "hf"}));
+    verb->add_option("FILE", options->source, "arguments as a YAML map, or config.json")->required();
     verb->add_option("--out", options->out, "the scenario file to write")->required()->type_name("FILE");
     options->hardware.add_to(*verb);
     verb->callback([options, &chosen] { chosen = [options] { return run_import(*options); }; });

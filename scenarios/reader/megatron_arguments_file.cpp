@@ -40,18 +40,25 @@ Arguments::Arguments(const std::filesystem::path& path, Gathered& gathered, Impo
     gathered.diagnostics.open(path.string());
     LoadedSource loaded = load_source(path);
     source_ = loaded.source ? loaded.source : std::make_shared<const SourceFile>(path.string(), "");
-    if (!loaded.problem.empty()) {
+    if (!loaded.problem.empty())
         gathered.diagnostics.add(Location{source_, loaded.at, {}}, loaded.problem, loaded.hint);
-        gathered.diagnostics.throw_if_any();
-    }
-    const Value root = parse_document(source_, gathered.diagnostics);
     gathered.diagnostics.throw_if_any();
-    if (root.kind != Value::Kind::mapping) {
-        gathered.diagnostics.add(Location{source_, root.at, {}},
-                                 "found " + found(root) + ", expected a map of Megatron arguments", std::string(kForm));
-        gathered.diagnostics.throw_if_any();
-    }
-    gathered.where.set("", Location{source_, {}, {}});
+    read();
+}
+
+Arguments::Arguments(SourcePointer source, Gathered& gathered, ImportedScenario& imported)
+    : gathered_(gathered), imported_(imported), source_(std::move(source)) {
+    read();
+}
+
+void Arguments::read() {
+    const Value root = parse_document(source_, gathered_.diagnostics);
+    gathered_.diagnostics.throw_if_any();
+    if (root.kind != Value::Kind::mapping)
+        gathered_.diagnostics.add(Location{source_, root.at, {}},
+                                  "found " + found(root) + ", expected a map of names and values", std::string(kForm));
+    gathered_.diagnostics.throw_if_any();
+    gathered_.where.set("", Location{source_, {}, {}});
     take(root);
 }
 
@@ -120,12 +127,29 @@ bool Arguments::set(std::string_view name) const {
     return argument != nullptr && !is_false(argument->value);
 }
 
+bool Arguments::has_value(std::string_view name) const {
+    const Argument* const argument = find(name);
+    return argument != nullptr && !is_nothing(argument->value);
+}
+
+void Arguments::implies(std::string_view name, std::string_view key) {
+    if (const Argument* const argument = find(name)) gathered_.where.set(std::string(key), location(*argument));
+}
+
+std::string Arguments::member(std::string_view name, std::string_view key) const {
+    const Argument* const argument = find(name);
+    if (argument == nullptr) return {};
+    for (const Member& member : argument->value.members)
+        if (member.key == key) return member.value.text;
+    return {};
+}
+
 void Arguments::pass_over(std::string_view beginning, std::string_view why) {
     for (const std::string& name : order_) {
         Argument& argument = *find(name);
         if (argument.asked || !name.starts_with(beginning)) continue;
         argument.asked = true;
-        if (given(name)) note(name, why);
+        if (given(name) && !why.empty()) note(name, why);
     }
 }
 

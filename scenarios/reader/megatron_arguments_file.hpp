@@ -19,11 +19,19 @@ class Arguments {
 public:
     /// Throws: types::InputError if the file cannot be read at all.
     Arguments(const std::filesystem::path& path, Gathered& gathered, ImportedScenario& imported);
+    /// The same of a source that was loaded, in YAML or JSON.
+    Arguments(SourcePointer source, Gathered& gathered, ImportedScenario& imported);
 
     /// Whether the argument stands there with a value; null, and false for a flag, are as if it did not.
     [[nodiscard]] bool given(std::string_view name) const;
     /// Whether the argument stands there and, as a flag, is set.
     [[nodiscard]] bool set(std::string_view name) const;
+    /// Whether the argument stands there with a value, false included.
+    [[nodiscard]] bool has_value(std::string_view name) const;
+    /// Notes that argument `name` decides `key` too.
+    void implies(std::string_view name, std::string_view key);
+    /// The text of a member of a mapping; empty if there is none.
+    [[nodiscard]] std::string member(std::string_view name, std::string_view key) const;
     /// A flag that is set.
     bool flag(std::string_view name, std::string_view key = {});
     /// Leaves `value` as it is if the argument is not given. Result: whether it was given and could be read.
@@ -43,7 +51,7 @@ public:
     /// A number n, or one 0 or 1 for each layer: a Python list expression such as `([0]*3+[1]*58)` or a YAML list.
     bool frequency(std::string_view name, std::string_view key, LayerFrequency& value);
 
-    /// Notes that an argument, or all whose names begin so, have no effect here.
+    /// Notes that arguments whose names begin so have no effect here; says nothing if `why` is empty.
     void pass_over(std::string_view beginning, std::string_view why);
     void error(std::string_view name, std::string message, std::string hint = {});
     void file_error(std::string message, std::string hint = {});
@@ -59,6 +67,7 @@ public:
     [[nodiscard]] std::string source_name() const { return source_->name(); }
 
 private:
+    void read();
     struct Argument {
         std::string spelling;
         Mark at;  ///< of the name

@@ -123,6 +123,8 @@ void import_window(Arguments& arguments, ModelDraft& draft) {
         else
             arguments.error("window_size", "found '" + *pair + "', expected a pair such as (128,0)");
     }
+    if (!arguments.given("window_size"))
+        return arguments.pass_over("window_attn_skip_freq", "no effect without window-size");
     arguments.frequency("window_attn_skip_freq", "model.window_attn_skip_freq", draft.window_attn_skip_freq);
 }
 
