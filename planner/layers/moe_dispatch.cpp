@@ -283,18 +283,13 @@ TokenRows dispatch_backward(Writer& writer, const Dispatch& dispatch, TokenRows 
     return permuted;
 }
 
-Bytes dispatcher_buffer(const types::Scenario& scenario, const Dimensions& dim) {
-    if (!scenario.model.has_experts() || group_size(dim) == 1) return {};
-    const std::int64_t tokens = group_tokens(dim);
-    switch (scenario.parallel.moe_token_dispatcher_type) {
-        case TokenDispatcher::alltoall: return {};
-        case TokenDispatcher::allgather: return Bytes{2 * tokens * dim.routed_width};
-        case TokenDispatcher::flex: {
-            const std::int64_t in_node = std::min<std::int64_t>(group_size(dim), scenario.hardware.node.gpus_per_node);
-            return Bytes{tokens * (2 * dim.routed_width + 4 * dim.local_experts * in_node)};
-        }
-    }
-    return {};
+Bytes fused_dispatch_buffer(const types::Scenario& scenario, const Dimensions& dim) {
+    const bool fused = scenario.parallel.moe_token_dispatcher_type == TokenDispatcher::flex;
+    if (!scenario.model.has_experts() || !fused) return {};
+    const std::int64_t in_node = std::clamp<std::int64_t>(scenario.hardware.node.gpus_per_node, 1, group_size(dim));
+    const std::int64_t nodes = (group_size(dim) + in_node - 1) / in_node;
+    const std::int64_t received = group_tokens(dim) * (2 * dim.routed_width + 4 * dim.local_experts * in_node);
+    return Bytes{received + (nodes - 1) * 2 * routed_elements(dim)};
 }
 
 }  // namespace stowage::layers

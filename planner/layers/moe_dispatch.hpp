@@ -39,9 +39,8 @@ Slot combine_backward(Writer& writer, const std::function<void()>& beside = null
 TokenRows dispatch_backward(Writer& writer, const Dispatch& dispatch, TokenRows tokens,
                             const std::function<void()>& beside = nullptr);
 
-/// What the dispatcher holds between steps, outside what the layers allocate.
-/// allgather: the gathered tokens in the global memory buffer. flex: HybridEP's receive buffers for tokens and
-/// probabilities, sized for all tokens of the group on one rank.
-Bytes dispatcher_buffer(const types::Scenario& scenario, const Dimensions& dim);
+/// Device memory that the flex dispatcher's library takes for itself, once: room for the rows and probabilities of all
+/// tokens of the group on one rank, and for a rank's own rows once for each other node. Nothing with other dispatchers.
+Bytes fused_dispatch_buffer(const types::Scenario& scenario, const Dimensions& dim);
 
 }  // namespace stowage::layers

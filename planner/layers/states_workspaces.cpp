@@ -7,6 +7,7 @@
 
 #include "planner/layers/head.hpp"
 #include "planner/layers/megatron_stage.hpp"
+#include "planner/layers/moe_dispatch.hpp"
 #include "planner/layers/padding.hpp"
 
 namespace stowage::layers {
@@ -114,7 +115,8 @@ void add_rotary_tables(StateList& states, const Scenario& scenario, const Dimens
 }
 
 /// Megatron's global memory buffer is as large as the largest request for it and is never freed. It holds the gathered
-/// input of the output layer, and the tokens gathered for the experts by the allgather dispatcher.
+/// input of the output layer, and the tokens gathered for the experts by the allgather dispatcher. The flex dispatcher
+/// has buffers of its own.
 void add_global_buffer(StateList& states, const Scenario& scenario, const Dimensions& dim, const StageLayers& stage) {
     std::int64_t elements = 0;
     if (has_head(stage) && dim.sequence_parallel) elements = dim.tokens * dim.hidden;
@@ -124,8 +126,11 @@ void add_global_buffer(StateList& states, const Scenario& scenario, const Dimens
     });
     const std::int64_t gathered = dim.expert * dim.expert_tensor;
     if (experts && gathered > 1 && scenario.parallel.moe_token_dispatcher_type == types::TokenDispatcher::allgather)
-        elements = std::max(elements, gathered * dim.local_tokens * dim.hidden);
+        elements = std::max(elements, gathered * dim.local_tokens * dim.routed_width);
     states.add("global memory buffer", 2 * elements, What::workspace);
+    if (experts)
+        states.add("receive buffers of the flex dispatcher", fused_dispatch_buffer(scenario, dim).count,
+                   What::workspace);
 }
 
 /// A block keeps the last tensor it received as an attribute, and with it that tensor's gradient: every virtual stage

@@ -288,14 +288,12 @@ TEST(Experts, ADenseLayerWithSquaredReluSavesTwoWidths) {
 
 // -------------------------------------------------------------------------------------------------------- dispatchers
 
-// EP8: the gathered tokens 8 * 4096 * 2048 * 2 lie in the memory buffer, not in a tensor of the layer. Saved beside the
-// indices of the 32,768 rows: 16 local experts' probabilities and map for 32,768 tokens, 5 bytes each.
+// EP8: the gathered tokens lie in the global memory buffer, not in a tensor of the layer. Saved beside the indices of
+// the 32,768 rows: 16 local experts' probabilities and map for 32,768 tokens, 5 bytes each.
 TEST(Experts, GatheredTokensLieInTheMemoryBuffer) {
     Scenario scenario = split(qwen3_30b_a3b(), 1, 8, 1, 8);
     const Bytes sent = saved_bytes(moe_of(scenario));
-    EXPECT_EQ(dispatcher_buffer(scenario, dimensions_of(scenario)), Bytes{0});
     scenario.parallel.moe_token_dispatcher_type = TokenDispatcher::allgather;
-    EXPECT_EQ(dispatcher_buffer(scenario, dimensions_of(scenario)), 128_MiB);
     const LayerScript layer = moe_of(scenario);
     EXPECT_EQ(saved_bytes(layer) - sent, Bytes{32'768 * 16 * 5});
     for (const Collective& collective : layer.collectives)
@@ -317,6 +315,19 @@ TEST(Experts, OfTheFlexDispatcherHaveOneCallEachWay) {
     EXPECT_EQ(calls, (std::vector<Bytes>{rows + Bytes{4 * 32'768}, rows, rows, rows + Bytes{4 * 32'768}}));
     EXPECT_EQ((saved_bytes(layer) - sent).count, 32'768 * (16 + 4) - 32'768 * 8);
     EXPECT_EQ(count(layer.forward, StepKind::host_sync), 1);
+}
+
+// 32,768 tokens of the group: rows of 2 * 2048 bytes and 4 bytes for each of the 16 * 8 experts of a node. Over two
+// nodes of 8, EP16 with 8 local experts: 65,536 tokens, 8 * 8 experts, and a rank's own 4096 rows for the other node.
+TEST(Experts, OfTheFlexDispatcherTakeRoomForAllTokensOfTheGroup) {
+    Scenario scenario = split(qwen3_30b_a3b(), 1, 8, 1, 16);
+    scenario.hardware.node.gpus_per_node = 8;
+    EXPECT_EQ(fused_dispatch_buffer(scenario, dimensions_of(scenario)), Bytes{0});
+    scenario.parallel.moe_token_dispatcher_type = TokenDispatcher::flex;
+    EXPECT_EQ(fused_dispatch_buffer(scenario, dimensions_of(scenario)), Bytes{32'768 * (2 * 2048 + 4 * 16 * 8)});
+    scenario.parallel.expert_model_parallel_size = 16;
+    EXPECT_EQ(fused_dispatch_buffer(scenario, dimensions_of(scenario)),
+              Bytes{65'536 * (2 * 2048 + 4 * 8 * 8) + 4096 * 2048 * 2});
 }
 
 }  // namespace
