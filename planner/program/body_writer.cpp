@@ -96,7 +96,16 @@ void BodyWriter::collective(const layers::Collective& collective) {
           .detail = builder_.label(collective.name),
           .bytes = collective.bytes,
           .duration = duration});
-    if (collective.blocks_main) emit({.kind = OperationKind::stream_wait, .stream = Stream::main, .other = stream});
+    if (collective.blocks_main)
+        emit({.kind = OperationKind::stream_wait, .stream = Stream::main, .other = stream});
+    else if (std::find(posted_.begin(), posted_.end(), stream) == posted_.end())
+        posted_.push_back(stream);
+}
+
+void BodyWriter::join_collectives() {
+    for (const Stream stream : posted_)
+        emit({.kind = OperationKind::stream_wait, .stream = Stream::main, .other = stream});
+    posted_.clear();
 }
 
 void BodyWriter::common_step(const layers::Step& step) {
@@ -107,9 +116,7 @@ void BodyWriter::common_step(const layers::Step& step) {
         case StepKind::drop: drop(step.slot); break;
         case StepKind::kernel: kernel(step); break;
         case StepKind::collective: collective(script_.collectives[step.detail]); break;
-        case StepKind::join_collectives:
-            emit({.kind = OperationKind::stream_wait, .stream = Stream::main, .other = Stream::gradient_communication});
-            break;
+        case StepKind::join_collectives: join_collectives(); break;
         case StepKind::host_sync: emit({.kind = OperationKind::stream_sync, .stream = Stream::main}); break;
         default: break;
     }

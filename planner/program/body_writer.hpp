@@ -32,6 +32,7 @@ private:
     void drop(layers::Slot slot);
     void kernel(const layers::Step& step);
     void collective(const layers::Collective& collective);
+    void join_collectives();
     void commit_forward(const layers::Step& step, const ForwardDecisions& decisions);
     void offload(layers::SavedIndex saved, types::Module module);
     void release(layers::Slot slot, types::Module module);
@@ -47,6 +48,7 @@ private:
     const layers::LayerScript& script_;
     const FrameLayout& layout_;
     std::vector<Operation> operations_;
+    std::vector<Stream> posted_;  ///< with collectives that the main stream has not waited for
     std::vector<int> references_;
     std::vector<bool> emptied_;
     std::vector<bool> held_;  ///< saved entries that autograd holds on the device

@@ -396,5 +396,35 @@ TEST(Lowering, GivesTensorsOfOneSizeOnePoolKey) {
     EXPECT_EQ(keys, (std::vector<std::uint32_t>{1, 2, 1, 2, 1, 2}));
 }
 
+// A collective that does not hold up the main stream is waited for at the join, on the stream that it runs on; a second
+// join has nothing to wait for.
+TEST(Lowering, JoinsTheStreamsOfPostedCollectives) {
+    auto stage = synthetic_stage(0, 1, 1);
+    const auto layer = std::find_if(stage.scripts.begin(), stage.scripts.end(), [](const layers::LayerScript& script) {
+        return script.kind == layers::ScriptKind::dense_layer;
+    });
+    layer->collectives.push_back(
+        {"gather", layers::CollectiveKind::all_gather, layers::CommGroup::tensor, Bytes{kMiB}, false});
+    const layers::Step join{.kind = layers::StepKind::join_collectives};
+    layer->forward.insert(layer->forward.begin(), {{.kind = layers::StepKind::collective}, join, join});
+    types::ParallelLayout layout;
+    layout.tensor_model_parallel_size = 2;
+    const Lowered lowered = lower(stage, 1, {}, RuleSet::main_2026_08, Durations(hardware(), layout));
+    int posted = 0;
+    int waits = 0;
+    for (const auto& issued : tests::expand(lowered.program, RunStage::steady)) {
+        const Operation& operation = issued.operation;
+        if (operation.kind == OperationKind::collective && operation.stream == Stream::communication) ++posted;
+        const bool waited = operation.kind == OperationKind::stream_wait && operation.stream == Stream::main &&
+                            operation.other == Stream::communication;
+        if (waited) {
+            EXPECT_EQ(posted, 1);
+            ++waits;
+        }
+    }
+    EXPECT_EQ(posted, 1);
+    EXPECT_EQ(waits, 1);
+}
+
 }  // namespace
 }  // namespace stowage::program
