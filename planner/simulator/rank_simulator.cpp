@@ -74,6 +74,24 @@ void RankSimulator::begin(RunStage stage, Tick time) {
 }
 
 RankState RankSimulator::run() {
+    const RankState state = run_as_far_as_possible();
+    if (state == RankState::needs_neighbour) promise();
+    return state;
+}
+
+/// Tells the neighbours before when they need not expect a transfer. The host issues nothing before its own time; while
+/// it waits for the device, nothing before the device changes.
+void RankSimulator::promise() {
+    const Tick change = device_.earliest_change();
+    const Tick time = std::max(device_.now(), host_waits_ ? change : std::min(change, host_));
+    if (time > promised_) ++promises_;
+    promised_ = std::max(promised_, time);
+    for (std::size_t kind = 0; kind < channels_.size(); ++kind)
+        if (channels_[kind] != nullptr)
+            channels_[kind]->promise(program::sends(static_cast<program::TransferKind>(kind)) ? 0 : 1, promised_);
+}
+
+RankState RankSimulator::run_as_far_as_possible() {
     while (instance_ < sequence_->size()) {
         const auto& operations = program_.bodies[program::index((*sequence_)[instance_].body)].operations;
         for (; operation_ < operations.size(); ++operation_, ++executed_)
@@ -86,7 +104,9 @@ RankState RankSimulator::run() {
 }
 
 bool RankSimulator::finish_stage() {
+    host_waits_ = true;
     if (!device_.drain_all()) return false;
+    host_waits_ = false;
     host_ = std::max(host_, device_.now());
     check_only_persistent_left();
     const DeviceCounters& counters = device_.counters();
@@ -291,7 +311,9 @@ void RankSimulator::acquire_pinned(const Operation& operation) {
 bool RankSimulator::synchronise(const Operation& operation) {
     const bool all = operation.kind == OperationKind::device_sync;
     if (!device_.advance_to(host_)) return false;
+    host_waits_ = true;
     if (!(all ? device_.drain_all() : device_.drain(operation.stream))) return false;
+    host_waits_ = false;
     host_ = std::max(host_, device_.now()) + ticks(node_.host.synchronize);
     return true;
 }

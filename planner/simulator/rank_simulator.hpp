@@ -55,8 +55,11 @@ public:
     /// Throws: std::logic_error if something but persistent memory is left at its end.
     RankState run();
 
-    /// Grows whenever `run` gets anywhere: operations issued, moments of the device passed, transfers reached.
-    [[nodiscard]] std::uint64_t progress() const { return static_cast<std::uint64_t>(executed_) + device_.moments(); }
+    /// Grows whenever `run` gets anywhere: operations issued, moments of the device passed, transfers reached, later
+    /// promises to the neighbours.
+    [[nodiscard]] std::uint64_t progress() const {
+        return static_cast<std::uint64_t>(executed_) + device_.moments() + promises_;
+    }
     /// When this rank was done with the stage.
     [[nodiscard]] Tick finished_at() const { return host_; }
     /// Of the last stage that was run.
@@ -79,6 +82,8 @@ private:
         std::int64_t outstanding_ = 0;
     };
 
+    RankState run_as_far_as_possible();
+    void promise();
     bool execute(const program::Operation& operation);
     bool allocate(const program::Operation& operation);
     bool launch(const program::Operation& operation);
@@ -117,6 +122,9 @@ private:
     Tick stage_begin_ = 0;
     std::int64_t executed_ = 0;
     bool out_of_memory_ = false;
+    bool host_waits_ = false;  ///< for the device: it issues nothing before that has got somewhere
+    Tick promised_ = 0;
+    std::uint64_t promises_ = 0;
     std::int64_t device_calls_before_ = 0;
     std::int64_t retries_before_ = 0;
     Bytes pinned_peak_{};

@@ -134,11 +134,14 @@ bool VirtualDevice::advance_to(Tick time) {
 }
 
 bool VirtualDevice::advance_one() {
-    if (!settle()) return false;
+    settle();
     if (speeds_stale_) update_speeds();
     const Tick next = next_moment();
-    return next == kNever || run(next, 0);
+    if (next == kNever) return blocked_until_ == kNever;
+    return run(next, 0);
 }
+
+Tick VirtualDevice::earliest_change() const { return std::min(next_moment(), blocked_change_); }
 
 bool VirtualDevice::drain(Stream stream) { return run(kNever, bit(number(stream))); }
 
@@ -153,36 +156,48 @@ bool VirtualDevice::drain_all() {
 
 bool VirtualDevice::run(Tick limit, std::uint32_t until_drained) {
     for (;;) {
-        if (!settle()) return false;
+        settle();
         if (until_drained != 0 && ((active_ | queued_) & until_drained) == 0) return true;
         if (speeds_stale_) update_speeds();
         const Tick next = std::min(next_moment(), limit);
+        if (next > blocked_until_) {
+            pass_to(std::max(now_, blocked_until_));
+            return false;
+        }
         STOWAGE_CHECK(next != kNever, "a stream waits for an event that nothing will reach");
         STOWAGE_CHECK(next >= now_, "time goes back");
-        account(next);
-        now_ = next;
-        ++moments_;
+        pass_to(next);
         bool finished_one = false;
         for_each_bit(active_, [&](int stream) {
             if (running_[static_cast<std::size_t>(stream)].finish > now_) return;
             finish(stream);
             finished_one = true;
+            ++moments_;
         });
         // What was issued at this very moment still starts.
-        if (now_ == limit && !finished_one) return settle();
+        if (now_ == limit && !finished_one) {
+            settle();
+            return true;
+        }
     }
 }
 
-/// Starts all that can start now. Result: false if a transfer waits for its partner.
-bool VirtualDevice::settle() {
-    blocked_ = false;
+void VirtualDevice::pass_to(Tick time) {
+    if (time > now_) ++moments_;
+    account(time);
+    now_ = time;
+}
+
+/// Starts all that can start now, and notes how long transfers that cannot will wait for their partners at least.
+void VirtualDevice::settle() {
+    blocked_until_ = kNever;
+    blocked_change_ = kNever;
     bool again = true;
     while (again) {
         again = false;
         for_each_bit(queued_ & ~active_, [&](int stream) { again = settle_stream(stream) || again; });
     }
     start_ready_kernels();
-    return !blocked_;
 }
 
 /// Result: whether an event was recorded, which may release another stream.
@@ -244,11 +259,14 @@ bool VirtualDevice::start_transfer(Item& item) {
     if (!item.posted) {
         item.call = item.channel->post(item.detail, now_);
         item.posted = true;
+        item.reached = now_;
         ++moments_;
     }
     const auto partner = item.channel->partner_time(item.detail, item.call);
     if (!partner) {
-        blocked_ = true;
+        const Tick clock = item.channel->partner_clock(item.detail);
+        blocked_until_ = std::min(blocked_until_, clock);
+        blocked_change_ = std::min(blocked_change_, std::max(clock, now_) + item.length);
         return false;
     }
     item.length += std::max<Tick>(*partner - now_, 0);
@@ -259,7 +277,7 @@ void VirtualDevice::start(int stream, const Item& item) {
     if (item.length > kLongestWork) refuse_length();
     Running& running = running_[static_cast<std::size_t>(stream)];
     running.item = item;
-    running.start = now_;
+    running.start = item.kind == Kind::transfer ? item.reached : now_;
     running.remaining = item.length << kShift;
     running.updated = now_;
     active_ |= bit(stream);

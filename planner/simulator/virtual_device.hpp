@@ -78,7 +78,8 @@ public:
     EventId record(Stream stream, Tick issued);
     void wait(Stream stream, EventId event, Tick issued);
 
-    /// Moves to `time`. Result: false if a transfer needs its partner first; call again after the partner moved on.
+    /// Moves to `time`. Result: false if a transfer needs its partner first, which may still post before `time`; call
+    /// again after the partner moved on.
     bool advance_to(Tick time);
     /// Moves to the next moment at which something starts or ends.
     bool advance_one();
@@ -87,6 +88,8 @@ public:
     bool drain_all();
 
     [[nodiscard]] Tick now() const { return now_; }
+    /// The next moment at which something can start or end by what was issued so far, partners' promises included.
+    [[nodiscard]] Tick earliest_change() const;
     /// Whether the event has been reached by now.
     [[nodiscard]] bool completed(EventId event) const;
     /// Pieces on a stream that are not finished.
@@ -114,6 +117,7 @@ private:
         std::uint8_t detail = 0;  ///< kernel class, direction, or side
         bool posted = false;
         std::size_t call = 0;
+        Tick reached = 0;  ///< a transfer: when this rank got to it
     };
     struct Queue {
         std::vector<Item> items;
@@ -141,8 +145,9 @@ private:
 
     Item& push(Stream stream, Kind kind, Tick issued);
     bool run(Tick limit, std::uint32_t until_drained);
-    bool settle();
+    void settle();
     bool settle_stream(int stream);
+    void pass_to(Tick time);
     bool start_transfer(Item& item);
     void await_turn(int stream);
     void start_ready_kernels();
@@ -171,7 +176,8 @@ private:
     std::uint64_t moments_ = 0;
     std::array<int, 2> copies_{};  ///< running, by direction
     bool speeds_stale_ = false;
-    bool blocked_ = false;
+    Tick blocked_until_ = kNever;   ///< a transfer waits for a partner that posts nothing before this
+    Tick blocked_change_ = kNever;  ///< when such a transfer could end at the earliest
     bool host_waits_ = false;
     std::array<std::array<std::int64_t, 4>, types::kKernelClassCount> kernel_speed_{};
     std::array<std::array<std::int64_t, 2>, 2> copy_speed_{};  ///< [direction][the other direction runs too]

@@ -26,6 +26,33 @@ const SimulationOptions kPlain = tests::without_interference();
 // ------------------------------------------------------------------------------------------------------------
 // schedules
 
+/// The copy times of one H200 (scenarios/hardware/h200-8gpu.yaml): size in KiB, out and back in nanoseconds.
+struct TablePoint {
+    std::int64_t kib;
+    Nanoseconds out, back;
+};
+const std::vector<TablePoint> kTable{
+    {64, 2'700ns, 3'600ns},
+    {256, 6'200ns, 6'900ns},
+    {1024, 20'900ns, 21'400ns},
+    {4096, 77'600ns, 78'600ns},
+    {16384, 305'000ns, 306'000ns},
+    {65536, 1'217'000ns, 1'214'000ns},
+    {1048576, 19'411'000ns, 19'418'000ns},
+};
+
+types::Node h200_copies() {
+    types::Node node = quiet_node();
+    std::vector<types::CopyPoint> out, back;
+    for (const TablePoint& point : kTable) {
+        out.push_back({types::Bytes{point.kib << 10}, point.out});
+        back.push_back({types::Bytes{point.kib << 10}, point.back});
+    }
+    node.copy.device_to_host = types::CopyCurve(out);
+    node.copy.host_to_device = types::CopyCurve(back);
+    return node;
+}
+
 TEST(ClosedForms, OneStageTakesItsMicrobatchesOneAfterTheOther) {
     for (const std::int64_t microbatches : {1, 2, 5, 16}) {
         EvenPipeline pipeline;
@@ -129,6 +156,32 @@ TEST(ClosedForms, RecomputedLayersHoldTheirInputsAndOneLayersTensors) {
     }
 }
 
+TEST(ClosedForms, InterleavedRanksThatAskTheirDevicesForEventsDoNotWaitForEachOther) {
+    // The allocator asks about the copies' events at every allocation, so a rank needs its device's state while a
+    // transfer of it waits for a partner that is in the same position. What is copied is what the policy counted.
+    for (const std::int64_t stages : {2, 3, 4}) {
+        for (const std::int64_t depth : {2, 3}) {
+            for (const bool overlapped : {true, false}) {
+                EvenPipeline pipeline;
+                pipeline.stages = stages;
+                pipeline.virtual_stages = depth;
+                pipeline.microbatches = 3 * stages;
+                pipeline.layers = 3;
+                pipeline.overlapped_transfers = overlapped;
+                pipeline.choice.modules = {types::Module::core_attn, types::Module::attn_proj};
+                const auto ranks = tests::lower_all(pipeline, h200_copies());
+                const Prediction prediction = tests::run(ranks, h200_copies());
+                for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+                    types::Bytes counted;
+                    for (const types::Bytes bytes : ranks[rank].counts.bytes) counted += bytes;
+                    EXPECT_EQ(prediction.ranks[rank].steady.copied[0], counted);
+                    EXPECT_EQ(prediction.ranks[rank].steady.copied[1], counted);
+                }
+            }
+        }
+    }
+}
+
 TEST(ClosedForms, RanksHoldTheChunksOfEachVirtualStageBeforeTheirFirstBackward) {
     // Two tensors a layer and chunk, each in a segment of its own size; with p = 2, v = 2, groups of 2: rank 0 holds
     // its warm-up of 4 chunks and one more, rank 1 three.
@@ -179,33 +232,6 @@ TEST(ClosedForms, RanksHoldTheMicrobatchesFromThemToTheEndOfThePipeline) {
 
 // ---------------------------------------------------------------------------------------------------------------
 // copies
-
-/// The copy times of one H200 (scenarios/hardware/h200-8gpu.yaml): size in KiB, out and back in nanoseconds.
-struct TablePoint {
-    std::int64_t kib;
-    Nanoseconds out, back;
-};
-const std::vector<TablePoint> kTable{
-    {64, 2'700ns, 3'600ns},
-    {256, 6'200ns, 6'900ns},
-    {1024, 20'900ns, 21'400ns},
-    {4096, 77'600ns, 78'600ns},
-    {16384, 305'000ns, 306'000ns},
-    {65536, 1'217'000ns, 1'214'000ns},
-    {1048576, 19'411'000ns, 19'418'000ns},
-};
-
-types::Node h200_copies() {
-    types::Node node = quiet_node();
-    std::vector<types::CopyPoint> out, back;
-    for (const TablePoint& point : kTable) {
-        out.push_back({types::Bytes{point.kib << 10}, point.out});
-        back.push_back({types::Bytes{point.kib << 10}, point.back});
-    }
-    node.copy.device_to_host = types::CopyCurve(out);
-    node.copy.host_to_device = types::CopyCurve(back);
-    return node;
-}
 
 /// Durations of the copies of a traced steady step, by direction.
 std::map<program::Direction, std::vector<Nanoseconds>> copies_of(const program::StepProgram& program,
