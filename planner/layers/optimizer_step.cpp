@@ -65,13 +65,14 @@ bool is_head_norm(const std::string& name) {
 }
 
 /// Replicated parameters whose gradient each tensor-parallel rank has only a part of: with sequence parallelism all
-/// that act on its own tokens, the down projections of latent attention among them; norms over heads always, since each
-/// rank has its own heads.
+/// that act on its own tokens, the down projections of latent attention and those of latent experts among them; norms
+/// over heads always, since each rank has its own heads.
 bool has_partial_gradient(const std::string& name, bool sequence_parallel) {
     if (is_head_norm(name)) return true;
     if (!sequence_parallel) return false;
     return name.find("norm.") != std::string::npos || ends_with(name, "attn_proj.bias") ||
-           ends_with(name, "mlp_fc2.bias") || ends_with(name, "router.weight") || ends_with(name, "_down.weight");
+           ends_with(name, "mlp_fc2.bias") || ends_with(name, "router.weight") || ends_with(name, "_down.weight") ||
+           name.find("latent_fc") != std::string::npos;
 }
 
 /// Megatron flattens these gradients, reduces the copy and copies back.
