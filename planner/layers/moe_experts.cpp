@@ -9,17 +9,6 @@ using types::Activation;
 using types::Precision;
 using types::RecomputeModule;
 
-/// Rows that the GEMMs work on: in FP8 those of each expert are padded.
-std::int64_t rows_of(const Writer& writer) {
-    const Dimensions& dim = writer.dim;
-    if (!writer.fp8()) return dim.expert_tokens;
-    const std::int64_t unit = writer.scenario.precision == Precision::mxfp8 ? 32 : 16;
-    const std::int64_t each = (dim.expert_tokens + dim.local_experts - 1) / dim.local_experts;
-    return (each + unit - 1) / unit * unit * dim.local_experts;
-}
-
-bool pads(const Writer& writer) { return rows_of(writer) != writer.dim.expert_tokens; }
-
 /// Whether the routing weight is multiplied inside the activation's kernel.
 bool fused_weight(const Writer& writer) { return writer.model.activation != Activation::gelu; }
 
@@ -29,25 +18,15 @@ bool may_offload(const Writer& writer, Module module) {
     return !modules || modules->contains(module);
 }
 
-TokenRows padded(Writer& writer, TokenRows tokens) {
-    if (!pads(writer)) return tokens;
-    TokenRows result;
-    result.rows = writer.make("expert_fc1.padded", {rows_of(writer), writer.dim.routed_width});
-    result.weights = writer.make("expert_fc1.padded.weights", {rows_of(writer)}, DataType::fp32);
-    result.weighted = true;
-    writer.memory_kernel("expert_fc1.pad", 4 * rows_of(writer) * writer.dim.routed_width);
-    return result;
-}
-
 /// The input as the GEMM takes it and as it is saved, in pieces where every expert has its own.
 std::vector<Operand> fc1_operands(Writer& writer, Slot tokens) {
     const std::int64_t width = writer.dim.routed_width;
     if (writer.scenario.precision != Precision::mxfp8) {
         const OperandUse use{.gathered = false, .save_original = may_offload(writer, Module::expert_fc1)};
-        return {make_operand(writer, "expert_fc1", tokens, rows_of(writer), width, use)};
+        return {make_operand(writer, "expert_fc1", tokens, expert_rows(writer), width, use)};
     }
     std::vector<Operand> pieces;
-    const std::int64_t rows = rows_of(writer) / writer.dim.local_experts;
+    const std::int64_t rows = expert_rows(writer) / writer.dim.local_experts;
     for (std::int64_t expert = 0; expert < writer.dim.local_experts; ++expert)
         pieces.push_back(make_operand(writer, "expert_fc1." + std::to_string(expert), tokens, rows, width));
     return pieces;
@@ -56,7 +35,7 @@ std::vector<Operand> fc1_operands(Writer& writer, Slot tokens) {
 Slot fc1_forward(Writer& writer, Slot tokens, Experts& experts) {
     ScriptBuilder& script = writer.script;
     const Dimensions& dim = writer.dim;
-    const std::int64_t rows = rows_of(writer);
+    const std::int64_t rows = expert_rows(writer);
     script.part(Part::expert_fc1);
     script.start(Module::expert_fc1);
     const std::vector<Operand> operands = fc1_operands(writer, tokens);
@@ -73,20 +52,20 @@ Slot fc1_forward(Writer& writer, Slot tokens, Experts& experts) {
 ExpertActivation activation_forward(Writer& writer, Slot fc1_output, Slot weights) {
     ScriptBuilder& script = writer.script;
     const Dimensions& dim = writer.dim;
-    const Shape shape{rows_of(writer), dim.expert_ffn};
+    const Shape shape{expert_rows(writer), dim.expert_ffn};
     script.part(Part::moe_act);
     ExpertActivation activation;
     activation.output = writer.make("moe_act.output", shape);
-    writer.memory_kernel("moe_act.forward", 2 * rows_of(writer) * (dim.expert_fc1_width + dim.expert_ffn));
+    writer.memory_kernel("moe_act.forward", 2 * expert_rows(writer) * (dim.expert_fc1_width + dim.expert_ffn));
     activation.input = script.save(fc1_output, Module::moe_act);
     if (!fused_weight(writer)) {
         const Slot unweighted = activation.output;
         const Slot product = writer.make("moe_act.product", shape, DataType::fp32);
-        writer.memory_kernel("moe_act.weight", 6 * rows_of(writer) * dim.expert_ffn);
+        writer.memory_kernel("moe_act.weight", 6 * expert_rows(writer) * dim.expert_ffn);
         activation.unweighted = script.save(unweighted);
         script.drop(unweighted);
         activation.output = writer.make("moe_act.weighted", shape);
-        writer.memory_kernel("moe_act.round", 6 * rows_of(writer) * dim.expert_ffn);
+        writer.memory_kernel("moe_act.round", 6 * expert_rows(writer) * dim.expert_ffn);
         script.drop(product);
     }
     activation.weights = script.save(weights, Module::moe_act);
@@ -111,7 +90,7 @@ Slot activate(Writer& writer, Experts& experts) {
 
 Slot fc2_forward(Writer& writer, Slot activated, Experts& experts) {
     const Dimensions& dim = writer.dim;
-    const std::int64_t rows = rows_of(writer);
+    const std::int64_t rows = expert_rows(writer);
     writer.script.part(Part::expert_fc2);
     const OperandUse use{.gathered = false, .save_original = writer.recomputes(RecomputeModule::moe_act)};
     const Operand operand = make_operand(writer, "expert_fc2", activated, rows, dim.expert_ffn, use);
@@ -121,71 +100,10 @@ Slot fc2_forward(Writer& writer, Slot activated, Experts& experts) {
     return output;
 }
 
-/// Adds bias times routing weight, expert by expert.
-Slot bias_forward(Writer& writer, Slot output, Experts& experts) {
-    ScriptBuilder& script = writer.script;
-    if (!writer.model.add_bias_linear) return output;
-    const Shape shape{rows_of(writer), writer.dim.routed_width};
-    const std::int64_t elements = shape[0] * shape[1];
-    script.part(Part::expert_fc2);
-    experts.bias_weights = script.save(experts.weights);
-    const Slot pieces = writer.make("expert_fc2.biased_pieces", shape, DataType::fp32);
-    writer.memory_kernel("expert_fc2.bias", (2 + 4) * elements);
-    const Slot joined = writer.make("expert_fc2.biased_fp32", shape, DataType::fp32);
-    writer.memory_kernel("expert_fc2.bias_join", (4 + 4) * elements);
-    script.drop(pieces);
-    const Slot biased = writer.make("expert_fc2.biased", shape);
-    writer.memory_kernel("expert_fc2.bias_round", (4 + 2) * elements);
-    script.drop(joined);
-    script.drop(output);
-    return biased;
-}
-
-Slot unpadded(Writer& writer, Slot output) {
-    if (!pads(writer)) return output;
-    const Slot result = writer.make("expert_fc2.unpadded", {writer.dim.expert_tokens, writer.dim.routed_width});
-    writer.memory_kernel("expert_fc2.unpad", 4 * rows_of(writer) * writer.dim.routed_width);
-    writer.script.drop(output);
-    return result;
-}
-
-/// Gradients behind the bias: of fc2's output, and of the routing weights through the bias.
-struct BiasGradients {
-    Slot rows{};
-    std::optional<Slot> weights;
-};
-
-BiasGradients bias_backward(Writer& writer, const Experts& experts, Slot gradient) {
-    ScriptBuilder& script = writer.script;
-    const Dimensions& dim = writer.dim;
-    if (!experts.bias_weights) return {gradient, {}};
-    const Shape shape{rows_of(writer), dim.routed_width};
-    const std::int64_t elements = shape[0] * shape[1];
-    script.part(Part::expert_fc2);
-    const Slot wide = writer.make("expert_fc2.bias.wide_gradient", shape, DataType::fp32);
-    writer.memory_kernel("expert_fc2.bias.widen", (2 + 4) * elements);
-    script.drop(gradient);
-    const Slot pieces = writer.make("expert_fc2.bias.piece_gradients", shape);
-    writer.memory_kernel("expert_fc2.bias.round_pieces", (4 + 2) * elements);
-    script.read(*experts.bias_weights);
-    const Slot products =
-        writer.make("expert_fc2.bias.products", {shape[0] / dim.local_experts, shape[1]}, DataType::fp32);
-    const Slot weights = writer.make("expert_fc2.bias.weights_gradient", {shape[0]}, DataType::fp32);
-    writer.memory_kernel("expert_fc2.bias.products", 2 * (4 + 4 + 4) * elements);  // once for each of the two sums
-    script.drop(products);
-    writer.accumulate_small_gradient("expert_fc2.bias", {dim.local_experts, dim.routed_width});
-    script.forget(*experts.bias_weights);
-    script.drop(wide);
-    const Slot rows = writer.make("expert_fc2.bias.input_gradient", shape);
-    writer.memory_kernel("expert_fc2.bias.join_pieces", (2 + 2) * elements);
-    script.drop(pieces);
-    return {rows, weights};
-}
-
 Slot fc2_backward(Writer& writer, const Experts& experts, Slot gradient) {
     ScriptBuilder& script = writer.script;
     const Dimensions& dim = writer.dim;
-    const std::int64_t rows = rows_of(writer);
+    const std::int64_t rows = expert_rows(writer);
     script.part(Part::expert_fc2);
     const std::vector<Slot> converted = convert_gradient(writer, "expert_fc2", rows, dim.routed_width);
     const Slot result = writer.make("expert_fc2.dgrad", {rows, dim.expert_ffn});
@@ -203,7 +121,7 @@ Slot fc2_backward(Writer& writer, const Experts& experts, Slot gradient) {
 /// The backward of the product: gradients of the activation's own output and of the weights, through fp32.
 TokenRows weight_backward(Writer& writer, const ExpertActivation& activation, Slot gradient) {
     ScriptBuilder& script = writer.script;
-    const Shape shape{rows_of(writer), writer.dim.expert_ffn};
+    const Shape shape{expert_rows(writer), writer.dim.expert_ffn};
     const std::int64_t elements = shape[0] * shape[1];
     const Slot wide = writer.make("moe_act.wide_gradient", shape, DataType::fp32);
     writer.memory_kernel("moe_act.widen", (2 + 4) * elements);
@@ -236,13 +154,13 @@ TokenRows activation_backward(Writer& writer, const ExpertActivation& activation
         result = weight_backward(writer, activation, gradient);
         gradient = result.rows;
     } else {
-        result.weights = writer.make("moe_act.weights_gradient", {rows_of(writer)}, DataType::fp32);
+        result.weights = writer.make("moe_act.weights_gradient", {expert_rows(writer)}, DataType::fp32);
         script.read(activation.weights);
     }
     result.weighted = true;
-    result.rows = writer.make("moe_act.input_gradient", {rows_of(writer), dim.expert_fc1_width});
+    result.rows = writer.make("moe_act.input_gradient", {expert_rows(writer), dim.expert_fc1_width});
     script.read(activation.input);
-    writer.memory_kernel("moe_act.backward", 2 * rows_of(writer) * (2 * dim.expert_fc1_width + dim.expert_ffn));
+    writer.memory_kernel("moe_act.backward", 2 * expert_rows(writer) * (2 * dim.expert_fc1_width + dim.expert_ffn));
     script.forget(activation.input);
     script.forget(activation.weights);
     script.drop(gradient);
@@ -262,8 +180,8 @@ TokenRows second_half_backward(Writer& writer, const Experts& experts, Slot grad
         const SavingScope rebuild(script, Saving::rebuild);
         script.phase(Phase::recompute);
         const ExpertActivation second = activation_forward(writer, experts.fc1_output, experts.weights);
-        const Slot restored = writer.make("moe_act.restored", {rows_of(writer), writer.dim.expert_ffn});
-        writer.memory_kernel("moe_act.restore", 4 * rows_of(writer) * writer.dim.expert_ffn);
+        const Slot restored = writer.make("moe_act.restored", {expert_rows(writer), writer.dim.expert_ffn});
+        writer.memory_kernel("moe_act.restore", 4 * expert_rows(writer) * writer.dim.expert_ffn);
         script.phase(Phase::backward);
         const Slot activated = fc2_backward(writer, experts, gradient);
         script.drop(restored);
@@ -278,7 +196,7 @@ TokenRows second_half_backward(Writer& writer, const Experts& experts, Slot grad
 Slot fc1_backward(Writer& writer, const Experts& experts, Slot gradient) {
     ScriptBuilder& script = writer.script;
     const Dimensions& dim = writer.dim;
-    const std::int64_t rows = rows_of(writer);
+    const std::int64_t rows = expert_rows(writer);
     script.part(Part::expert_fc1);
     const std::vector<Slot> converted = convert_gradient(writer, "expert_fc1", rows, dim.expert_fc1_width);
     const Slot result = writer.make("expert_fc1.dgrad", {rows, dim.routed_width});
@@ -298,34 +216,13 @@ Slot fc1_backward(Writer& writer, const Experts& experts, Slot gradient) {
     return result;
 }
 
-/// Back through a padding in front of fc1.
-TokenRows unpad_gradients(Writer& writer, TokenRows tokens) {
-    if (!pads(writer)) return tokens;
-    TokenRows result;
-    result.weighted = true;
-    result.rows = writer.make("expert_fc1.unpadded_gradient", {writer.dim.expert_tokens, writer.dim.routed_width});
-    result.weights = writer.make("expert_fc1.unpadded_gradient.weights", {writer.dim.expert_tokens}, DataType::fp32);
-    writer.memory_kernel("expert_fc1.unpad", 4 * rows_of(writer) * writer.dim.routed_width);
-    writer.script.drop(tokens.rows);
-    writer.script.drop(tokens.weights);
-    return result;
-}
-
-Slot pad_gradient(Writer& writer, Slot gradient) {
-    if (!pads(writer)) return gradient;
-    const Slot result = writer.make("expert_fc2.padded_gradient", {rows_of(writer), writer.dim.routed_width});
-    writer.memory_kernel("expert_fc2.pad", 4 * rows_of(writer) * writer.dim.routed_width);
-    writer.script.drop(gradient);
-    return result;
-}
-
 }  // namespace
 
 Experts experts_forward(Writer& writer, TokenRows tokens) {
     ScriptBuilder& script = writer.script;
     Experts experts;
     script.part(Part::expert_fc1);
-    const TokenRows rows = padded(writer, tokens);
+    const TokenRows rows = pad_tokens(writer, tokens);
     experts.weights = rows.weights;
     experts.fc1_output = fc1_forward(writer, rows.rows, experts);
     script.part(Part::moe_act);
@@ -334,11 +231,12 @@ Experts experts_forward(Writer& writer, TokenRows tokens) {
     experts.output = fc2_forward(writer, activated, experts);
     script.part(Part::moe_act);
     script.commit(Module::moe_act, {experts.fc1_output});
-    experts.output = bias_forward(writer, experts.output, experts);
+    experts.bias = expert_bias_forward(writer, experts.output, experts.weights);
+    experts.output = experts.bias.output;
     script.part(Part::expert_fc2);
-    experts.output = unpadded(writer, experts.output);
+    experts.output = unpad_output(writer, experts.output);
     for (Slot slot : {experts.fc1_output, activated, rows.rows, rows.weights}) script.drop(slot);
-    if (pads(writer))
+    if (pads_experts(writer))
         for (Slot slot : {tokens.rows, tokens.weights}) script.drop(slot);
     return experts;
 }
@@ -347,13 +245,13 @@ TokenRows experts_backward(Writer& writer, const Experts& experts, Slot gradient
     ScriptBuilder& script = writer.script;
     script.part(Part::expert_fc2);
     gradient = pad_gradient(writer, gradient);
-    const BiasGradients behind = bias_backward(writer, experts, gradient);
+    const ExpertBiasGradients behind = expert_bias_backward(writer, experts.bias, gradient);
     script.part(Part::moe_act);
     script.commit(Module::moe_act);
     TokenRows tokens = second_half_backward(writer, experts, behind.rows);
     script.part(Part::moe_act);
     if (behind.weights) {
-        writer.memory_kernel("moe_act.join_weights_gradients", 3 * 4 * rows_of(writer));
+        writer.memory_kernel("moe_act.join_weights_gradients", 3 * 4 * expert_rows(writer));
         script.drop(*behind.weights);
     }
     script.start(Module::moe_act);

@@ -5,18 +5,19 @@
 // Activation. Gated (swiglu, quick_geglu) and squared ReLU: one fused kernel that saves its input and the weights, as
 // the published recipes have it (use_fused_weighted_squared_relu for the latter). GELU: two steps; the product with the
 // fp32 weights is fp32 and is then rounded, and its backward needs the activation's own output.
-// Biases (add_bias_linear). fc1's is added by its GEMM. fc2's is multiplied with the routing weight of each row and
-// added expert by expert in fp32, then concatenated and rounded; the product holds the weights once more.
+// Biases (add_bias_linear). fc1's is added by its GEMM; for fc2's see moe_bias.hpp.
 // moe_act recomputed: what the group saves stays (fc1's output, the weights); the activation's output is dropped after
 // fc2's forward. Before fc2's backward it is computed again and copied into the storage that fc2 saved, so that two
 // copies live until fc2's backward is done (CheckpointWithoutOutput).
-// FP8. The rows of each expert are padded to a multiple of 16 (mxfp8: 32). fc1 saves its input as each expert's own FP8
+// FP8. fc1 saves its input as each expert's own FP8
 // piece with mxfp8; with the other formats as one 16-bit tensor where expert_fc1 is offloaded (or may be), else FP8.
 // Source: Megatron-LM, core/transformer/moe/experts.py; Transformer Engine, pytorch/module/grouped_linear.py.
 
 #include <optional>
 #include <vector>
 
+#include "planner/layers/moe_bias.hpp"
+#include "planner/layers/moe_rows.hpp"
 #include "planner/layers/operand.hpp"
 #include "planner/layers/token_path.hpp"
 
@@ -34,7 +35,7 @@ struct Experts {
     std::vector<SavedOperand> fc1_input;
     ExpertActivation activation;
     SavedOperand fc2_input;
-    std::optional<SavedIndex> bias_weights;
+    ExpertBias bias;
     Slot fc1_output{};
     Slot weights{};
     Slot output{};  ///< [N, width], left to the caller

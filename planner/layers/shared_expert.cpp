@@ -9,7 +9,8 @@ LinearSite fc1_site(const Writer& writer) {
     site.part = Part::shared_expert;
     site.width = writer.dim.shared_fc1_width;
     // The router holds the normed tokens in 16 bits anyway; an FP8 copy beside them would only cost.
-    site.save_original = writer.scenario.precision != types::Precision::fp8_delayed;
+    site.save_original = writer.scenario.precision != types::Precision::fp8_delayed &&
+                         !writer.recomputes(types::RecomputeModule::shared_experts);
     return site;
 }
 
@@ -116,7 +117,7 @@ Slot gate_backward(Writer& writer, const SharedExpertGate& gate, GradientSum& su
     script.phase(Phase::weight_gradient);
     writer.memory_kernel("shared_expert.gate.wgrad", 2 * dim.hidden_elements());
     script.phase(Phase::backward);
-    writer.accumulate_small_gradient("shared_expert.gate.weight", {1, dim.hidden});
+    writer.accumulate_small_gradient("shared_expert.gate_weight", {1, dim.hidden});
     script.forget(gate.input);
     script.drop(logits);
     sum.add(writer, "shared_expert.gate", normed);
@@ -172,7 +173,7 @@ void shared_expert_parameters(Writer& writer) {
     linear_parameters(writer, fc1_site(writer));
     row_linear_parameters(writer, fc2_site(writer));
     if (writer.model.moe_shared_expert_gate)
-        writer.replicated_parameter("shared_expert.gate.weight", {1, writer.dim.hidden});
+        writer.replicated_parameter("shared_expert.gate_weight", {1, writer.dim.hidden});
 }
 
 }  // namespace stowage::layers

@@ -330,5 +330,69 @@ TEST(Experts, OfTheFlexDispatcherTakeRoomForAllTokensOfTheGroup) {
               Bytes{65'536 * (2 * 2048 + 4 * 8 * 8) + 4096 * 2048 * 2});
 }
 
+// ---------------------------------------------------------------------------------------------------------------- FP8
+
+/// EP16: 8 experts a rank, 32,768 rows of h 2048, 4096 of each expert.
+Scenario in_fp8(types::Precision precision, types::ModuleSet modules) {
+    Scenario scenario = split(qwen3_30b_a3b(), 1, 16, 1, 16);
+    scenario.precision = precision;
+    scenario.offload.offload_modules = modules;
+    return scenario;
+}
+
+// Where expert_fc1 is offloaded its input is one 16-bit tensor, 32,768 * 2048 * 2 = 128 MiB; else an FP8 copy of half
+// that. The activation's input stays in 16 bits, 32,768 * 1536 * 2 = 96 MiB; fc2's input is FP8, 32,768 * 768.
+TEST(Experts, InFp8SaveTheOriginalInputWhereItMoves) {
+    using types::Precision;
+    for (const auto precision : {Precision::fp8_delayed, Precision::fp8_tensorwise, Precision::fp8_blockwise}) {
+        const LayerScript moved = moe_of(in_fp8(precision, {Module::expert_fc1}));
+        const auto groups = groups_of(moved);
+        EXPECT_EQ(groups.at(Module::expert_fc1).copied, 128_MiB);
+        EXPECT_EQ(groups.at(Module::expert_fc1).tensors.size(), 1U);
+        EXPECT_EQ(groups.at(Module::moe_act).copied, 96_MiB + Bytes{4 * 32'768});
+        EXPECT_EQ(saved_as(moved, "expert_fc2.input_fp8"), Bytes{32'768 * 768});
+        EXPECT_EQ(saved_as(moe_of(in_fp8(precision, {Module::moe_act})), "expert_fc1.input_fp8"), 64_MiB);
+    }
+}
+
+// mxfp8 keeps each expert's own piece, 4096 * 2048 = 8,388,608 elements of one byte, and its scales, one byte for each
+// 32 elements: 262,144, below Megatron's minimum of 1,048,576 elements that each tensor is held to alone.
+TEST(Experts, InMxfp8SaveAPieceForEachExpert) {
+    const auto groups = groups_of(moe_of(in_fp8(types::Precision::mxfp8, {Module::expert_fc1})));
+    std::vector<std::int64_t> bytes;
+    for (const GroupTensor& tensor : groups.at(Module::expert_fc1).tensors) bytes.push_back(tensor.bytes.count);
+    std::vector<std::int64_t> expected;
+    for (int expert = 0; expert < 8; ++expert) expected.insert(expected.end(), {8'388'608, 262'144});
+    EXPECT_EQ(bytes, expected);
+}
+
+// 1000 tokens, 8 experts a rank: 8000 rows, 1000 of each expert, padded to a multiple of 16, 1008, or of 32, 1024.
+TEST(Experts, InFp8PadTheRowsOfEachExpert) {
+    for (const auto& [precision, rows] :
+         std::vector<std::pair<types::Precision, std::int64_t>>{{types::Precision::bf16, 8000},
+                                                                {types::Precision::fp8_blockwise, 8064},
+                                                                {types::Precision::mxfp8, 8192}}) {
+        Scenario scenario = in_fp8(precision, {});
+        scenario.batch.seq_length = 1000;
+        EXPECT_EQ(expert_rows(moe_of(scenario)), rows);
+    }
+}
+
+TEST(Experts, InFp8MultiplyInFp8) {
+    const LayerScript layer = moe_of(in_fp8(types::Precision::mxfp8, {}));
+    int fp8 = 0;
+    for (const Kernel& kernel : layer.kernels) {
+        const bool expert = kernel.kind == KernelClass::gemm && kernel.name.find("expert_fc") == 0;
+        if (expert) {
+            EXPECT_TRUE(kernel.fp8) << kernel.name;
+            ++fp8;
+        }
+        if (kernel.name.find("router") == 0) {
+            EXPECT_FALSE(kernel.fp8) << kernel.name;
+        }
+    }
+    EXPECT_EQ(fp8, 6);  // forward, dgrad and wgrad of fc1 and fc2
+}
+
 }  // namespace
 }  // namespace stowage::layers::testing
