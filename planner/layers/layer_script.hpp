@@ -112,6 +112,11 @@ enum class Part : std::uint8_t {
     pipeline,
     offload,
     mtp,
+    mixer_in_proj,
+    mixer_conv,
+    mixer_scan,
+    mixer_norm,
+    mixer_out_proj,
 };
 std::string_view name_of(Part part);
 

@@ -43,8 +43,7 @@ private:
     }
 
     void add_mtp(bool own_table) {
-        const LayerTraits traits = traits_of(scenario_.model, scenario_.model.num_layers - 1);
-        add("mtp", -1, [&] { return mtp_layer(dimensions_, scenario_, traits, own_table); });
+        add("mtp", -1, [&] { return mtp_layer(dimensions_, scenario_, own_table); });
     }
 
     /// `kind`: the same text for frames that are alike.

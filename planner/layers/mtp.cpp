@@ -152,13 +152,22 @@ void mtp_parameters(Writer& writer, bool own_table) {
 
 }  // namespace
 
-LayerScript mtp_layer(const Dimensions& dimensions, const types::Scenario& scenario, const LayerTraits& traits,
-                      bool own_table) {
+std::vector<LayerTraits> mtp_traits(const types::Model& model) {
+    if (model.mtp_mixers.empty()) return {traits_of(model, model.num_layers - 1)};
+    std::vector<LayerTraits> layers;
+    for (std::size_t i = 0; i < model.mtp_mixers.size(); ++i)
+        layers.push_back({model.mtp_mixers[i], model.mtp_feed_forward[i], false});
+    return layers;
+}
+
+LayerScript mtp_layer(const Dimensions& dimensions, const types::Scenario& scenario, bool own_table) {
     ScriptBuilder script(ScriptKind::mtp, "multi-token prediction");
     Writer writer(script, dimensions, scenario);
     script.boundary(dimensions.hidden_shape(), twice_as_long(dimensions), DataType::bf16);
     mtp_parameters(writer, own_table);
-    const LayerScript layer = transformer_layer(dimensions, scenario, traits);
+    std::vector<LayerScript> layers;
+    for (const LayerTraits& traits : mtp_traits(scenario.model))
+        layers.push_back(transformer_layer(dimensions, scenario, traits));
 
     Mtp mtp;
     script.begin_forward(Part::final_norm);
@@ -171,7 +180,7 @@ LayerScript mtp_layer(const Dimensions& dimensions, const types::Scenario& scena
     ends.grad_output = script.tensor("mtp.layer_output_gradient", dimensions.hidden_shape());
     ends.grad_input = script.tensor("mtp.layer_input_gradient", dimensions.hidden_shape());
     gather_projected(writer, mtp.projection.output, ends.input);
-    InnerLayer inner(writer, layer, kMtpPrefix, ends);
+    InnerLayers inner(writer, layers, kMtpPrefix, ends);
     writer.norm_parameters(named("final_norm"), dimensions.hidden);
     inner.forward();
     script.part(Part::mtp);

@@ -64,4 +64,28 @@ void InnerLayer::run_step(const Step& step, bool forward) {
     }
 }
 
+InnerLayers::InnerLayers(Writer& writer, const std::vector<LayerScript>& layers, const std::string& prefix,
+                         InnerLayer::Ends ends) {
+    const Shape shape = writer.dim.hidden_shape();
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        const std::string number = std::to_string(i);
+        InnerLayer::Ends own = ends;
+        if (i + 1 < layers.size()) {
+            own.output = writer.script.tensor("inner." + number + ".output", shape);
+            own.grad_output = writer.script.tensor("inner." + number + ".output_gradient", shape);
+        }
+        layers_.emplace_back(writer, layers[i], layers.size() == 1 ? prefix : prefix + "layers." + number + ".", own);
+        ends.input = own.output;
+        ends.grad_input = own.grad_output;
+    }
+}
+
+void InnerLayers::forward() {
+    for (InnerLayer& layer : layers_) layer.forward();
+}
+
+void InnerLayers::backward() {
+    for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) layer->backward();
+}
+
 }  // namespace stowage::layers

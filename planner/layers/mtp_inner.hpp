@@ -38,4 +38,20 @@ private:
     std::vector<SavedIndex> saved_;
 };
 
+/// Layers one after the other between two ends.
+class InnerLayers {
+public:
+    /// `layers` outlives this. One layer's parameters get the prefix as it is; of several each has its number behind
+    /// it.
+    InnerLayers(Writer& writer, const std::vector<LayerScript>& layers, const std::string& prefix,
+                InnerLayer::Ends ends);
+
+    /// As InnerLayer's.
+    void forward();
+    void backward();
+
+private:
+    std::vector<InnerLayer> layers_;
+};
+
 }  // namespace stowage::layers

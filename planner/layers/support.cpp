@@ -57,13 +57,22 @@ bool predicts_elsewhere(const types::StageTable& table) {
     return false;
 }
 
+/// Whether a multi-token-prediction layer would open an offload group twice.
+bool repeats_groups(const types::Model& model) {
+    const auto& mixers = model.mtp_mixers;
+    const auto& halves = model.mtp_feed_forward;
+    return std::count(mixers.begin(), mixers.end(), types::Mixer::attention) > 1 ||
+           std::count(halves.begin(), halves.end(), types::FeedForward::moe) > 1;
+}
+
 void check_mtp(const Scenario& scenario, Missing& missing) {
     const types::Model& model = scenario.model;
     constexpr const char* kPath = "model.mtp_num_layers";
     if (model.mtp_num_layers == 0) return;
     missing.when(model.mtp_num_layers > 1, kPath, setting("mtp_num_layers", model.mtp_num_layers),
                  "one multi-token-prediction layer is planned");
-    missing.when(model.is_hybrid(), kPath, "multi-token prediction of a hybrid model", "set it to 0");
+    missing.when(repeats_groups(model), "model.hybrid_layer_pattern",
+                 "multi-token prediction with several attention or expert layers", "give it one of each at most");
     missing.when(!model.untie_embeddings_and_output_weights && scenario.parallel.pipeline_model_parallel_size > 1,
                  kPath, "multi-token prediction with tied embeddings over several pipeline stages",
                  "untie them, or use one stage");
@@ -247,12 +256,64 @@ void check_full_recomputation(const Scenario& scenario, Missing& missing) {
                  "set offload_modules to [], or recompute_granularity to selective");
 }
 
+bool has_mixer(const types::Model& model, types::Mixer mixer) {
+    const auto& layers = model.mixers;
+    const auto& predictions = model.mtp_mixers;
+    return std::find(layers.begin(), layers.end(), mixer) != layers.end() ||
+           std::find(predictions.begin(), predictions.end(), mixer) != predictions.end();
+}
+
+/// What Mamba mixers ask of tensor and context parallelism. Source: Megatron-LM, core/ssm/mamba_mixer.py,
+/// mamba_context_parallel.py.
+void check_mamba(const Scenario& scenario, Missing& missing) {
+    const types::Model& model = scenario.model;
+    const std::int64_t tensor = scenario.parallel.tensor_model_parallel_size;
+    const std::int64_t context = scenario.parallel.context_parallel_size;
+    missing.when(!divides(tensor * context, model.mamba_num_heads), kTensor,
+                 "Mamba heads that tensor and context parallelism do not divide", kDivide);
+    missing.when(!divides(tensor, model.mamba_num_groups), kTensor,
+                 "Mamba groups that tensor parallelism does not divide", kDivide);
+    if (divides(tensor, model.mamba_num_groups)) {
+        const std::int64_t groups = model.mamba_num_groups / tensor;
+        missing.when(!divides(context, groups) && !divides(groups, context), "parallel.context_parallel_size",
+                     "Mamba groups of a rank that neither divide nor are divided by context parallelism", kDivide);
+    }
+    missing.when(!divides(model.mamba_num_groups, model.mamba_num_heads), "model.mamba_num_groups",
+                 "Mamba heads that the groups do not divide", kDivide);
+    missing.when(model.add_bias_linear, "model.add_bias_linear", "biases beside Mamba layers",
+                 "set it to false: Megatron's Mamba mixer has none");
+    missing.when(!divides(128, scenario.batch.seq_length), "batch.seq_length",
+                 "a sequence that is no multiple of the 128 tokens of a Mamba chunk", "choose a multiple of 128");
+}
+
+/// The same for gated delta nets. Source: Megatron-LM, core/ssm/gated_delta_net.py.
+void check_delta_nets(const Scenario& scenario, Missing& missing) {
+    const types::Model& model = scenario.model;
+    const std::int64_t ranks = scenario.parallel.tensor_model_parallel_size * scenario.parallel.context_parallel_size;
+    missing.when(!divides(ranks, model.linear_num_key_heads) || !divides(ranks, model.linear_num_value_heads), kTensor,
+                 "linear-attention heads that tensor and context parallelism do not divide", kDivide);
+    missing.when(!divides(model.linear_num_key_heads, model.linear_num_value_heads), "model.linear_num_key_heads",
+                 "linear-attention value heads that the key heads do not divide", kDivide);
+    missing.when(model.add_bias_linear, "model.add_bias_linear", "biases beside gated delta nets",
+                 "set it to false: Megatron's have none");
+    missing.when(!divides(64, scenario.batch.seq_length), "batch.seq_length",
+                 "a sequence that is no multiple of the 64 tokens of a delta-rule chunk", "choose a multiple of 64");
+}
+
+void check_hybrid(const Scenario& scenario, Missing& missing) {
+    const types::Model& model = scenario.model;
+    if (has_mixer(model, types::Mixer::mamba)) check_mamba(scenario, missing);
+    const bool delta = has_mixer(model, types::Mixer::gated_delta_net);
+    if (delta) check_delta_nets(scenario, missing);
+    missing.when(!delta && scenario.recompute.selects(types::RecomputeModule::gdn_norm_out),
+                 "recompute.recompute_modules", "gdn_norm_out recomputed in a model without gated delta nets",
+                 "leave the module out");
+}
+
 /// Features that scenarios can say and that no layer has yet.
 void check_new_features(const Scenario& scenario, Missing& missing) {
-    const types::Model& model = scenario.model;
     const types::ParallelLayout& layout = scenario.parallel;
     const char* const kLeaveOut = "leave it out";
-    missing.when(model.is_hybrid(), "model.hybrid_layer_pattern", "hybrid models", kLeaveOut);
     missing.when(layout.overlap_moe_expert_parallel_comm, "parallel.overlap_moe_expert_parallel_comm",
                  "overlap_moe_expert_parallel_comm", kLeaveOut);
     missing.when(layout.delay_wgrad_compute, "parallel.delay_wgrad_compute", "delay_wgrad_compute", kLeaveOut);
@@ -268,6 +329,7 @@ bool recomputable(types::RecomputeModule module) {
         case RecomputeModule::layernorm:
         case RecomputeModule::mlp:
         case RecomputeModule::moe:
+        case RecomputeModule::gdn_norm_out:
         case RecomputeModule::shared_experts: return true;
         default: return false;
     }
@@ -376,6 +438,7 @@ std::vector<Unsupported> unsupported_features(const Scenario& scenario) {
     check_context(scenario, missing);
     check_model(scenario, missing);
     check_experts(scenario, missing);
+    check_hybrid(scenario, missing);
     check_new_features(scenario, missing);
     check_runtime(scenario, missing);
     check_optimizer(scenario, missing);

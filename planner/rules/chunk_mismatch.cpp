@@ -34,7 +34,7 @@ Chunk groups_of_stage(const types::Scenario& scenario, types::ModuleSet modules,
     Chunk chunk;
     for (std::int64_t layer = first_layer; layer < first_layer + layers; ++layer)
         for (const Module module : modules.list())
-            if (has_site(scenario.model, module, scenario.model.is_moe_layer(layer))) chunk.push_back({module, layer});
+            if (has_site(scenario.model, module, layer)) chunk.push_back({module, layer});
     return chunk;
 }
 

@@ -127,7 +127,7 @@ Offence fused_norm_in_some_layers(const Case& c) {
         c.choice.modules.contains(Module::mlp_norm) && has_site_anywhere(c.scenario.model, Module::mlp_norm);
     std::int64_t fused = 0;
     for (std::int64_t layer = 0; some && layer < c.scenario.model.num_layers; ++layer)
-        fused += has_site(c.scenario.model, Module::mlp_norm, c.scenario.model.is_moe_layer(layer)) ? 0 : 1;
+        fused += c.scenario.model.feed_forward_of(layer) == types::FeedForward::dense ? 1 : 0;
     if (fused == 0) return std::nullopt;
     return fmt::format("offload_modules has mlp_norm, and {} of {} layers are dense", fused,
                        c.scenario.model.num_layers);

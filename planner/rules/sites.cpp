@@ -7,15 +7,16 @@ namespace stowage::rules {
 using types::Module;
 using types::RuleSet;
 
-bool has_site(const types::Model& model, Module module, bool moe_layer) {
+bool has_site(const types::Model& model, Module module, std::int64_t layer) {
+    const bool attends = model.mixer_of(layer) == types::Mixer::attention;
     switch (module) {
         case Module::qkv_linear:
         case Module::core_attn:
-        case Module::attn_proj: return model.num_layers > 0;
+        case Module::attn_proj: return attends;
         case Module::mlp_norm:
         case Module::expert_fc1:
-        case Module::moe_act: return moe_layer;
-        case Module::attn_norm: return model.num_layers > 0 && model.multi_latent_attention;
+        case Module::moe_act: return model.is_moe_layer(layer);
+        case Module::attn_norm: return attends && model.multi_latent_attention;
         case Module::fused_group_mlp:
         case Module::gdp_qkv: return false;
     }
@@ -24,7 +25,7 @@ bool has_site(const types::Model& model, Module module, bool moe_layer) {
 
 bool has_site_anywhere(const types::Model& model, Module module) {
     for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
-        if (has_site(model, module, model.is_moe_layer(layer))) return true;
+        if (has_site(model, module, layer)) return true;
     return false;
 }
 

@@ -1,17 +1,20 @@
 #pragma once
 
+#include <cstdint>
+
 #include "scenarios/types/model.hpp"
 #include "scenarios/types/module.hpp"
 #include "scenarios/types/scenario.hpp"
 
 namespace stowage::rules {
 
-/// Whether a layer of the model has an offload group of this name.
+/// Whether layer `layer` (from 0) has an offload group of this name.
 /// In Megatron's Transformer Engine layers the attention norm is part of the qkv linear (only multi-latent attention
-/// keeps it apart), and the norm before the MLP is part of the first linear in dense layers. The fused group MLP and
-/// the gated delta product exist only in models that the language does not have yet. Source: Megatron-LM,
-/// core/models/gpt/gpt_layer_specs.py.
-bool has_site(const types::Model& model, types::Module module, bool moe_layer);
+/// keeps it apart), and the norm before the MLP is part of the first linear in dense layers. Mamba mixers and gated
+/// delta nets have no group. The fused group MLP and the gated delta product (which alone has gdp_qkv) exist only in
+/// models that the language does not have. Source: Megatron-LM, core/models/gpt/gpt_layer_specs.py,
+/// core/models/hybrid/hybrid_layer_specs.py, core/ssm/gated_delta_product.py.
+bool has_site(const types::Model& model, types::Module module, std::int64_t layer);
 
 /// Whether any layer has one.
 bool has_site_anywhere(const types::Model& model, types::Module module);

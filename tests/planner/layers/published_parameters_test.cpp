@@ -68,8 +68,8 @@ constexpr Published kPublished[] = {
     {"qwen3-235b-a22b", 235'093'634'560, 0, 235'093'634'560},
 };
 
-// Models with Mamba or linear-attention layers, which the layers refuse: their files are held against the checkpoint by
-// the formulas of `hybrid_parameters`.
+// Models with Mamba or linear-attention layers: the layers and, beside them, the formulas of `hybrid_parameters` are
+// held against the checkpoint.
 constexpr Published kHybrid[] = {
     {"qwen3-next-80b-a3b", 79'674'391'296, 1'650'471'424, 81'324'862'720},
     {"nemotron3-nano-30b-a3b", 31'577'937'344, 0, 31'577'937'344},
@@ -155,9 +155,14 @@ class HybridParameters : public ::testing::TestWithParam<Published> {};
 
 TEST_P(HybridParameters, AreThoseOfTheCheckpoint) {
     const Published& published = GetParam();
-    const types::Model model = scenario_of(published.file).model;
+    const types::Scenario scenario = scenario_of(published.file);
+    const types::Model& model = scenario.model;
+    EXPECT_EQ(model_parameters(scenario), published.model);
+    EXPECT_EQ(mtp_parameters(scenario), published.prediction);
     EXPECT_EQ(hybrid_parameters(model, false), published.model);
-    if (published.prediction > 0) EXPECT_EQ(hybrid_parameters(model, true), published.prediction);
+    if (published.prediction > 0) {
+        EXPECT_EQ(hybrid_parameters(model, true), published.prediction);
+    }
     EXPECT_EQ(published.model + published.prediction, published.checkpoint);
 }
 
