@@ -24,6 +24,24 @@ void group_collective(Writer& writer, const std::string& name, CollectiveKind ki
 
 // ----------------------------------------------------------------------------------------------------------- alltoall
 
+/// Picks the weights of the token copies out of the probabilities turned expert by expert: by a mask, whose backward
+/// needs both of them, or, padded, by places.
+void select_weights(Writer& writer, Dispatch& dispatch) {
+    ScriptBuilder& script = writer.script;
+    const Dimensions& dim = writer.dim;
+    const Shape turned{dim.experts, dim.local_tokens};
+    const bool padded = writer.model.drop_and_pad();
+    const Slot weights = writer.make("dispatch.turned_probabilities", turned, DataType::fp32);
+    writer.memory_kernel("dispatch.turn_probabilities", 2 * 4 * dim.local_tokens * dim.experts);
+    const Slot chosen = padded ? writer.make("dispatch.weight_places", {dim.sent_tokens}, DataType::int64)
+                               : writer.make("dispatch.turned_map", turned, DataType::boolean);
+    writer.memory_kernel("dispatch.select_weights", 5 * dim.local_tokens * dim.experts + 4 * dim.sent_tokens);
+    if (!padded) dispatch.saved.push_back(script.save(weights));
+    dispatch.saved.push_back(script.save(chosen));
+    script.drop(weights);
+    script.drop(chosen);
+}
+
 /// Orders the token copies by expert and counts them; the host needs the counts to go on.
 TokenRows permute(Writer& writer, Dispatch& dispatch) {
     ScriptBuilder& script = writer.script;
@@ -38,6 +56,7 @@ TokenRows permute(Writer& writer, Dispatch& dispatch) {
     writer.memory_kernel("dispatch.permute", 2 * 2 * dim.sent_tokens * dim.routed_width);
     dispatch.saved.push_back(script.save(indices));
     script.drop(indices);
+    select_weights(writer, dispatch);
     return tokens;
 }
 

@@ -6,7 +6,8 @@
 // alltoall   normed [Ts, w] -> permuted [Ts topk, w] -> all-to-all [R, w] -> gathered over expert tensor ranks [N, w]
 //            -> sorted by local expert [N, w], and back the same way. The host waits for the counts of tokens per
 //            expert; with padding to a capacity all sizes are fixed, nothing is counted and the host does not wait.
-//            Saved: the permutation's indices.
+//            Saved: the permutation's indices; the probabilities and the map expert by expert, 5 Ts E bytes, for the
+//            selection of the weights (padded: its places, 8 bytes a row).
 // allgather  every rank gathers the tokens, the routing map and the probabilities of all g ranks, the tokens into the
 //            global memory buffer (not an allocation of the step), and picks those of its experts; the host waits for
 //            their number. Back: all rows of the group in fp32, the type of the probabilities, reduce-scattered.

@@ -70,15 +70,15 @@ TEST(SavedBytes, OfGroupedQueriesDoNotDependOnTheRotaryEmbedding) {
 // Qwen3-30B-A3B, T = 4096, h 2048, H = 16,777,216, TP1, N = 32,768 rows, width 768:
 //   attention: norm 2H + 4T; query and key norm inputs 2 T 36 * 128 and 4 T 36; query, key, value 2 T 40 * 128; output
 //   2 T 32 * 128; statistics 4 T 32
-//   experts: norm 2H + 4T; router T 128 * 8 + 8 N; permutation 8 N; fc1 input 2 N h; fc1 output 2 N 1536; routing
-//   weights 4 N; activation output 2 N 768
+//   experts: norm 2H + 4T; router T 128 * 8 + 8 N; permutation 8 N and 5 T 128; fc1 input 2 N h; fc1 output 2 N 1536;
+//   routing weights 4 N; activation output 2 N 768
 TEST(SavedBytes, OfAMoeLayerAreTheClosedForm) {
     constexpr std::int64_t kTokens = 4096;
     constexpr std::int64_t kHidden = 16'777'216;
     constexpr std::int64_t kRows = 32'768;
     const std::int64_t attention = 2 * kHidden + 4 * kTokens + (2 * 128 + 4) * kTokens * 36 + 2 * kTokens * 40 * 128 +
                                    2 * kTokens * 32 * 128 + 4 * kTokens * 32;
-    const std::int64_t experts = 2 * kHidden + 4 * kTokens + kTokens * 128 * 8 + 8 * kRows + 8 * kRows +
+    const std::int64_t experts = 2 * kHidden + 4 * kTokens + kTokens * 128 * (8 + 5) + 8 * kRows + 8 * kRows +
                                  2 * kRows * 2048 + 2 * kRows * 1536 + 4 * kRows + 2 * kRows * 768;
     EXPECT_EQ(saved_bytes(script_of(qwen3_30b_a3b(), ScriptKind::moe_layer)), Bytes{attention + experts});
 }
