@@ -46,7 +46,9 @@ std::vector<std::string> head_remark(const ImportOptions& options, const reader:
         lines.push_back("Imported from the Hugging Face configuration " + reader::excerpt(name) + ".");
         lines.emplace_back("Only the model comes from there: layout, batch, optimizer and hardware are to be edited.");
     }
-    for (const std::string& note : imported.notes) lines.push_back("Note: " + note);
+    for (const std::string& note : imported.notes)
+        lines.push_back("Note: " +
+                        (note.starts_with(options.source) ? name + note.substr(options.source.size()) : note));
     return lines;
 }
 

@@ -60,6 +60,7 @@ std::string check_text(const Json& check) {
         text += fmt::format("  {}\n", wrapped(line, 4));
         const std::string nearest = finding.at("nearest_legal").get<std::string>();
         if (!nearest.empty()) text += fmt::format("    {}\n", wrapped("nearest: " + nearest, 6));
+        if (finding.contains("at")) text += fmt::format("    at {}\n", finding.at("at").get<std::string>());
     }
     return text;
 }

@@ -12,7 +12,7 @@ namespace stowage::reports {
 /// fraction 1.
 Json check_json(const types::Scenario& scenario);
 
-/// The same for a terminal.
+/// The same for a terminal. A finding that has a place in a file, `at` as file:line:column, shows it.
 std::string check_text(const Json& check);
 
 }  // namespace stowage::reports

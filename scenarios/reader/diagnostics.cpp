@@ -93,6 +93,8 @@ std::string format_error(const Location& location, std::string_view message, std
     return text;
 }
 
+std::string format_place(const Location& location) { return place(location); }
+
 std::string format_note(const Location& location, std::string_view message) {
     std::string text = place(location) + ": ";
     if (!location.path.empty()) text += location.path + ": ";

@@ -23,6 +23,9 @@ struct Location {
 ///     hint: ...
 std::string format_error(const Location& location, std::string_view message, std::string_view hint = {});
 
+/// `file:line:column`, or the file's name where no line is known.
+std::string format_place(const Location& location);
+
 /// `file:line:column: path: message` in one line.
 std::string format_note(const Location& location, std::string_view message);
 
