@@ -73,6 +73,30 @@ TEST(LatentAttention, OpensAndClosesItsGroupsInMegatronsOrder) {
               (std::vector<Module>{Module::qkv_linear, Module::core_attn, Module::attn_proj, Module::attn_norm}));
 }
 
+// With experts behind it: each norm's group encloses those of its half.
+TEST(LatentAttention, KeepsMegatronsOrderInAMoeLayer) {
+    Scenario scenario = deepseek_v3_dense();
+    scenario.model.num_experts = 256;
+    scenario.model.moe_router_topk = 8;
+    scenario.model.moe_ffn_hidden_size = 2048;
+    const LayerScript layer = script_of(scenario, ScriptKind::moe_layer);
+    EXPECT_EQ(modules_of(layer, StepKind::start),
+              (std::vector<Module>{Module::attn_norm, Module::qkv_linear, Module::core_attn, Module::attn_proj,
+                                   Module::mlp_norm, Module::expert_fc1, Module::moe_act}));
+    EXPECT_EQ(modules_of(layer, StepKind::commit),
+              (std::vector<Module>{Module::qkv_linear, Module::core_attn, Module::attn_proj, Module::attn_norm,
+                                   Module::expert_fc1, Module::moe_act, Module::mlp_norm}));
+}
+
+// s 1024, b 2, h 2048: 1024 * 2 * 2048 * 2 = 8 MiB a layer.
+TEST(LatentAttention, NormGroupOfMegatronsUnitTestMoves8MiB) {
+    Scenario scenario = deepseek_v3_dense();
+    scenario.batch.seq_length = 1024;
+    scenario.batch.micro_batch_size = 2;
+    scenario.model.hidden_size = 2048;
+    EXPECT_EQ(copied_above(groups_of(dense_layer(scenario)).at(Module::attn_norm), kMinimum), 8_MiB);
+}
+
 // s 4096, b 1, h 7168: the norm's input 4096 * 7168 * 2 = 56 MiB; its statistics stay. Nobody else saves it, so it
 // goes.
 TEST(LatentAttention, NormGroupMovesTheLayersInput) {
