@@ -159,6 +159,12 @@ struct Collective {
     bool across_parts = false;  ///< instead: among the ranks that have the same place in every part
 };
 
+/// Whether it carries tokens to experts of other ranks, or back.
+inline bool is_token_exchange(const Collective& collective) {
+    return collective.kind == CollectiveKind::all_to_all &&
+           (collective.group == CommGroup::expert || collective.group == CommGroup::expert_and_tensor);
+}
+
 enum class StepKind : std::uint8_t {
     allocate,          ///< slot
     drop,              ///< slot: the variable goes
@@ -335,6 +341,9 @@ struct StageLayers {
     std::int64_t pipeline_size = 1;
     std::int64_t microbatch_group = 1;  ///< microbatches that an interleaved schedule runs through one virtual stage
     bool overlapped_transfers = true;   ///< interleaved: transfers run beside compute
+    bool paired_chunks = false;         ///< the forward of one chunk runs beside the backward of another, so that each
+                                 ///< computes while the other's tokens are under way
+    bool delayed_weight_gradients = false;  ///< paired: weight gradients run while the other chunk's tokens travel
     std::vector<LayerScript> scripts;
     std::vector<ChunkLayers> chunks;  ///< by virtual stage
     LayerScript optimizer;            ///< `forward` holds the step after the last backward

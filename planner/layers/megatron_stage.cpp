@@ -79,6 +79,8 @@ StageLayers build_megatron_stage(const types::Scenario& scenario, std::int64_t p
     stage.pipeline_size = scenario.parallel.pipeline_model_parallel_size;
     stage.microbatch_group = scenario.parallel.microbatch_group_size();
     stage.overlapped_transfers = scenario.parallel.overlap_p2p_comm;
+    stage.paired_chunks = scenario.parallel.overlap_moe_expert_parallel_comm;
+    stage.delayed_weight_gradients = scenario.parallel.delay_wgrad_compute;
     add_chunks(stage, scenario, dimensions);
     stage.optimizer = optimizer_step(scenario, dimensions, stage);
     stage.states = rank_states(scenario, dimensions, stage);

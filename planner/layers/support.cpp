@@ -310,15 +310,6 @@ void check_hybrid(const Scenario& scenario, Missing& missing) {
                  "leave the module out");
 }
 
-/// Features that scenarios can say and that no layer has yet.
-void check_new_features(const Scenario& scenario, Missing& missing) {
-    const types::ParallelLayout& layout = scenario.parallel;
-    const char* const kLeaveOut = "leave it out";
-    missing.when(layout.overlap_moe_expert_parallel_comm, "parallel.overlap_moe_expert_parallel_comm",
-                 "overlap_moe_expert_parallel_comm", kLeaveOut);
-    missing.when(layout.delay_wgrad_compute, "parallel.delay_wgrad_compute", "delay_wgrad_compute", kLeaveOut);
-}
-
 /// Modules whose layers can run their forward again.
 bool recomputable(types::RecomputeModule module) {
     using types::RecomputeModule;
@@ -439,7 +430,6 @@ std::vector<Unsupported> unsupported_features(const Scenario& scenario) {
     check_model(scenario, missing);
     check_experts(scenario, missing);
     check_hybrid(scenario, missing);
-    check_new_features(scenario, missing);
     check_runtime(scenario, missing);
     check_optimizer(scenario, missing);
     check_mtp(scenario, missing);

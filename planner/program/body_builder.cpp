@@ -91,24 +91,53 @@ std::uint32_t BodyBuilder::pinned_key(Bytes bytes, types::DataType type) {
     return entry->second;
 }
 
-Body BodyBuilder::forward(std::size_t script, const ForwardDecisions& decisions) {
+Body BodyBuilder::write_forward(std::size_t script, const ForwardDecisions& decisions,
+                                std::vector<OperationRange>& exchanges) {
     BodyWriter writer(*this, stage_.scripts[script], layouts_[script]);
     writer.forward(decisions, false);
     released_while_saved_ = released_while_saved_ || writer.released_while_saved();
     constexpr std::string_view kPassNames[] = {" forward", " forward, discarding", " forward, again"};
     std::string name = stage_.scripts[script].name + std::string(kPassNames[static_cast<std::size_t>(decisions.pass)]);
     name = with_modules(std::move(name), "offloads", decisions.offloaded);
+    exchanges = writer.exchanges();
     return {std::move(name), writer.take()};
 }
 
-Body BodyBuilder::backward(std::size_t script, const ForwardDecisions& forward_decisions,
-                           const BackwardDecisions& decisions) {
+Body BodyBuilder::write_backward(std::size_t script, const ForwardDecisions& forward_decisions,
+                                 const BackwardDecisions& decisions, std::vector<OperationRange>& exchanges) {
     BodyWriter writer(*this, stage_.scripts[script], layouts_[script]);
     writer.forward(forward_decisions, true);
     writer.backward(forward_decisions, decisions);
     std::string name =
         with_modules(stage_.scripts[script].name + " backward", "waits for", modules_of(decisions.waits));
+    exchanges = writer.exchanges();
     return {with_modules(std::move(name), "reads inline", decisions.inline_read), writer.take()};
+}
+
+Body BodyBuilder::forward(std::size_t script, const ForwardDecisions& decisions) {
+    std::vector<OperationRange> exchanges;
+    return write_forward(script, decisions, exchanges);
+}
+
+Body BodyBuilder::backward(std::size_t script, const ForwardDecisions& forward_decisions,
+                           const BackwardDecisions& decisions) {
+    std::vector<OperationRange> exchanges;
+    return write_backward(script, forward_decisions, decisions, exchanges);
+}
+
+BodySegments BodyBuilder::forward_segments(std::size_t script, const ForwardDecisions& decisions) {
+    std::vector<OperationRange> exchanges;
+    const Body body = write_forward(script, decisions, exchanges);
+    return split_forward(body, exchanges, layouts_[script].exchange_event(0));
+}
+
+BodySegments BodyBuilder::backward_segments(std::size_t script, const ForwardDecisions& forward_decisions,
+                                            const BackwardDecisions& decisions) {
+    std::vector<OperationRange> exchanges;
+    const Body body = write_backward(script, forward_decisions, decisions, exchanges);
+    BodySegments segments = split_backward(body, exchanges, layouts_[script].exchange_event(0));
+    if (stage_.delayed_weight_gradients) delay_weight_gradients(segments);
+    return segments;
 }
 
 bool BodyBuilder::releases_input(std::size_t script, const ForwardDecisions& decisions) const {

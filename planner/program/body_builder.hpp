@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/layers/layer_script.hpp"
+#include "planner/program/body_segments.hpp"
 #include "planner/program/durations.hpp"
 #include "planner/program/frame_layout.hpp"
 #include "planner/program/step_program.hpp"
@@ -56,6 +57,10 @@ public:
                 StepProgram& program);
 
     Body forward(std::size_t script, const ForwardDecisions& decisions);
+    /// The same operations in the pieces that run beside another chunk's.
+    BodySegments forward_segments(std::size_t script, const ForwardDecisions& decisions);
+    BodySegments backward_segments(std::size_t script, const ForwardDecisions& forward_decisions,
+                                   const BackwardDecisions& decisions);
     Body backward(std::size_t script, const ForwardDecisions& forward_decisions, const BackwardDecisions& decisions);
     /// Whether a forward under these decisions empties the layer's input.
     [[nodiscard]] bool releases_input(std::size_t script, const ForwardDecisions& decisions) const;
@@ -90,6 +95,9 @@ public:
     std::uint32_t pinned_key(Bytes bytes, types::DataType type);
 
 private:
+    Body write_forward(std::size_t script, const ForwardDecisions& decisions, std::vector<OperationRange>& exchanges);
+    Body write_backward(std::size_t script, const ForwardDecisions& forward_decisions,
+                        const BackwardDecisions& decisions, std::vector<OperationRange>& exchanges);
     void issue(const std::vector<TransferPart>& parts, Body& body);
     void await(const std::vector<TransferPart>& parts, Body& body, bool synchronise) const;
 

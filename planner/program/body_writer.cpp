@@ -90,6 +90,7 @@ void BodyWriter::collective(const layers::Collective& collective) {
     const Nanoseconds duration = builder_.durations().collective(collective);
     if (duration == Nanoseconds{0}) return;  // a group of one rank launches nothing
     const Stream stream = stream_of(collective.group);
+    const std::size_t begin = operations_.size();
     emit({.kind = OperationKind::stream_wait, .stream = stream, .other = Stream::main});
     emit({.kind = OperationKind::collective,
           .stream = stream,
@@ -100,6 +101,7 @@ void BodyWriter::collective(const layers::Collective& collective) {
         emit({.kind = OperationKind::stream_wait, .stream = Stream::main, .other = stream});
     else if (std::find(posted_.begin(), posted_.end(), stream) == posted_.end())
         posted_.push_back(stream);
+    if (layers::is_token_exchange(collective) && !silent_) exchanges_.push_back({begin, operations_.size()});
 }
 
 void BodyWriter::join_collectives() {

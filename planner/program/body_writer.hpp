@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "planner/program/body_builder.hpp"
+#include "planner/program/body_segments.hpp"
 
 namespace stowage::program {
 
@@ -24,6 +25,8 @@ public:
 
     [[nodiscard]] bool released_while_saved() const { return released_while_saved_; }
     std::vector<Operation> take() { return std::move(operations_); }
+    /// The operations of each token exchange with its waits, as positions.
+    [[nodiscard]] const std::vector<OperationRange>& exchanges() const { return exchanges_; }
 
 private:
     void emit(Operation operation);
@@ -48,6 +51,7 @@ private:
     const layers::LayerScript& script_;
     const FrameLayout& layout_;
     std::vector<Operation> operations_;
+    std::vector<OperationRange> exchanges_;
     std::vector<Stream> posted_;  ///< with collectives that the main stream has not waited for
     std::vector<int> references_;
     std::vector<bool> emptied_;

@@ -1,5 +1,7 @@
 #include "planner/program/frame_layout.hpp"
 
+#include <algorithm>
+
 #include "scenarios/types/check.hpp"
 
 namespace stowage::program {
@@ -14,6 +16,7 @@ FrameLayout::FrameLayout(const layers::LayerScript& script, const types::Offload
       saved_(static_cast<std::uint32_t>(script.saved.size())),
       min_elements_(choice.min_offloaded_tensor_size),
       movable_flag_(script.saved.size(), false) {
+    exchanges_ = std::any_of(script.collectives.begin(), script.collectives.end(), layers::is_token_exchange);
     group_index_.fill(-1);
     for (const layers::Step& step : script.forward) {
         if (step.kind != layers::StepKind::start || !choice.modules.contains(step.module)) continue;

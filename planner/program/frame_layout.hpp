@@ -19,7 +19,11 @@ public:
 
     /// Slots: the script's tensors, then a reload buffer and a pinned buffer for each saved entry.
     [[nodiscard]] std::uint32_t slots() const { return tensors_ + 2 * saved_; }
-    [[nodiscard]] std::uint32_t events() const { return 2 * static_cast<std::uint32_t>(groups_.size()); }
+    [[nodiscard]] std::uint32_t events() const { return exchange_event(0) + (exchanges_ ? 2 : 0); }
+    /// Of the two token exchanges of a layer with experts, in either direction.
+    [[nodiscard]] std::uint32_t exchange_event(std::uint32_t number) const {
+        return 2 * static_cast<std::uint32_t>(groups_.size()) + number;
+    }
     [[nodiscard]] std::uint32_t reload_slot(layers::SavedIndex saved) const;
     [[nodiscard]] std::uint32_t pinned_slot(layers::SavedIndex saved) const;
     [[nodiscard]] std::uint32_t offload_event(types::Module module) const;
@@ -45,6 +49,7 @@ private:
     std::uint32_t tensors_ = 0;
     std::uint32_t saved_ = 0;
     std::int64_t min_elements_;
+    bool exchanges_ = false;  ///< the layer sends tokens to experts
     std::vector<types::Module> groups_;
     std::array<std::int8_t, types::kModuleCount> group_index_{};
     std::array<std::vector<layers::SavedIndex>, types::kModuleCount> movable_;

@@ -60,10 +60,16 @@ private:
     }
 
     void forward(std::int64_t number) {
-        steps_.push_back({Kind::forward, forwards_[static_cast<std::size_t>(number)], {}});
+        steps_.push_back({Kind::forward, forwards_[static_cast<std::size_t>(number)], {}, {}});
     }
     void backward(std::int64_t number) {
-        steps_.push_back({Kind::backward, backwards_[static_cast<std::size_t>(number)], {}});
+        steps_.push_back({Kind::backward, backwards_[static_cast<std::size_t>(number)], {}, {}});
+    }
+    void pair(std::int64_t forward, std::int64_t backward) {
+        steps_.push_back({Kind::paired,
+                          forwards_[static_cast<std::size_t>(forward)],
+                          {},
+                          backwards_[static_cast<std::size_t>(backward)]});
     }
     void exchange(Transfers transfers) { add(Kind::exchange, std::move(transfers)); }
     void post(Transfers& posted, Transfers transfers) {
@@ -72,7 +78,7 @@ private:
     }
     void await(Transfers& posted) { add(Kind::await, std::exchange(posted, {})); }
     void add(Kind kind, Transfers transfers) {
-        if (!transfers.empty()) steps_.push_back({kind, {}, std::move(transfers)});
+        if (!transfers.empty()) steps_.push_back({kind, {}, std::move(transfers), {}});
     }
 
     /// Transfers after forward `number`: its output, and the next input if one is still to come.
@@ -115,10 +121,16 @@ private:
         for (std::int64_t i = 0; i < remaining(); ++i) {
             const std::int64_t number = i + warmup_;
             await(posted_forward_);
-            forward(number);
-            post(posted_forward_, after_forward(number, i + 1 < remaining()));
-            await(posted_backward_);
-            backward(i);
+            if (shape_.paired) {
+                await(posted_backward_);
+                pair(number, i);
+                post(posted_forward_, after_forward(number, i + 1 < remaining()));
+            } else {
+                forward(number);
+                post(posted_forward_, after_forward(number, i + 1 < remaining()));
+                await(posted_backward_);
+                backward(i);
+            }
             post(posted_backward_, after_backward(i, i + 1 < total_));
         }
         await(posted_forward_);
@@ -128,8 +140,12 @@ private:
     void steady_exchanged() {
         for (std::int64_t i = 0; i < remaining(); ++i) {
             const std::int64_t number = i + warmup_;
-            forward(number);
-            backward(i);
+            if (shape_.paired) {
+                pair(number, i);
+            } else {
+                forward(number);
+                backward(i);
+            }
             Transfers transfers = after_forward(number, i + 1 < remaining());
             for (const Transfer& transfer : after_backward(i, i + 1 < total_)) transfers.push_back(transfer);
             exchange(std::move(transfers));

@@ -1,6 +1,7 @@
 #include "planner/program/lowering.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -207,6 +208,7 @@ private:
         switch (entry.kind) {
             case Kind::forward: forward(stage, entry.chunk); break;
             case Kind::backward: backward(stage, entry.chunk); break;
+            case Kind::paired: paired(stage, entry.chunk, entry.other); break;
             case Kind::exchange:
                 transfers(stage, entry.transfers, batched ? Call::grouped_and_synchronised : Call::grouped);
                 break;
@@ -269,15 +271,18 @@ private:
 
     void forward(RunStage stage, Chunk chunk) {
         manager_.begin_forward(number_of(chunk));
-        for (std::size_t position = 0; position < layers_of(chunk).order.size(); ++position) {
-            ForwardDecisions& decisions = decisions_[frames_.layer(chunk, position)];
-            const layers::RecomputedSpan* span = span_at(chunk, position);
-            decisions = span != nullptr ? ForwardDecisions{} : decide_forward(stage, chunk, position);
-            decisions.input_held = (position == 0 && receives(chunk)) || (span != nullptr && position == span->first);
-            if (span != nullptr) decisions.pass = Pass::discarding;
-            forward_layer(stage, chunk, position, decisions);
-            if (span != nullptr) decisions.pass = Pass::recomputing;
-        }
+        for (std::size_t position = 0; position < layers_of(chunk).order.size(); ++position)
+            forward_position(stage, chunk, position);
+    }
+
+    void forward_position(RunStage stage, Chunk chunk, std::size_t position) {
+        ForwardDecisions& decisions = decisions_[frames_.layer(chunk, position)];
+        const layers::RecomputedSpan* span = span_at(chunk, position);
+        decisions = span != nullptr ? ForwardDecisions{} : decide_forward(stage, chunk, position);
+        decisions.input_held = (position == 0 && receives(chunk)) || (span != nullptr && position == span->first);
+        if (span != nullptr) decisions.pass = Pass::discarding;
+        forward_layer(stage, chunk, position, decisions);
+        if (span != nullptr) decisions.pass = Pass::recomputing;
     }
 
     void forward_layer(RunStage stage, Chunk chunk, std::size_t position, const ForwardDecisions& decisions) {
@@ -317,7 +322,91 @@ private:
         ++counts.groups[static_cast<std::size_t>(module)];
     }
 
+    // ---------------------------------------------------------------------------------------------------------- paired
+
+    [[nodiscard]] bool is_layer(Chunk chunk, std::size_t position) const {
+        return layers_of(chunk).layer_numbers[position] >= 0;
+    }
+
+    /// The forward of one chunk beside the backward of another: what is not a layer first, then pairs of layers, then
+    /// the layers that one has more, then the rest.
+    void paired(RunStage stage, Chunk ahead, Chunk back) {
+        manager_.begin_forward(number_of(ahead));
+        std::size_t next = 0;
+        std::size_t left = layers_of(back).order.size();
+        while (left > 0 && !is_layer(back, left - 1)) backward_layer(stage, back, --left);
+        const auto forward_left = [&] { return next < layers_of(ahead).order.size(); };
+        while (forward_left() && !is_layer(ahead, next)) forward_position(stage, ahead, next++);
+        while (left > 0 && is_layer(back, left - 1) && forward_left() && is_layer(ahead, next))
+            pair_of_layers(stage, ahead, next++, back, --left);
+        while (left > 0) backward_layer(stage, back, --left);
+        while (forward_left()) forward_position(stage, ahead, next++);
+        release_input(stage, back);
+    }
+
+    using SegmentBodies = std::array<std::optional<BodyId>, kSegmentCount>;
+
+    template <class Make>
+    SegmentBodies segment_bodies(const std::string& key, Make&& make) {
+        const auto [entry, added] = segments_.try_emplace(key);
+        if (added) {
+            BodySegments made = make();
+            for (std::size_t i = 0; i < made.size(); ++i) {
+                if (made[i].operations.empty()) continue;
+                entry->second[i] = static_cast<BodyId>(result_.program.bodies.size());
+                result_.program.bodies.push_back(std::move(made[i]));
+            }
+        }
+        return entry->second;
+    }
+
+    void pair_of_layers(RunStage stage, Chunk ahead, std::size_t next, Chunk back, std::size_t position) {
+        const std::size_t back_script = script_at(back, position);
+        const ForwardDecisions& before = decisions_[frames_.layer(back, position)];
+        targets_.clear();
+        const BackwardDecisions backward = decide_backward(stage, back, position, before);
+        std::vector<std::uint32_t> back_frames{frames_.layer(back, position), frame_before(back, position)};
+        back_frames.insert(back_frames.end(), targets_.begin(), targets_.end());
+        const SegmentBodies back_bodies = segment_bodies(body_key(back_script, before, &backward), [&] {
+            return builder_.backward_segments(back_script, before, backward);
+        });
+
+        const std::size_t script = script_at(ahead, next);
+        ForwardDecisions& decisions = decisions_[frames_.layer(ahead, next)];
+        decisions = decide_forward(stage, ahead, next);
+        decisions.input_held = next == 0 && receives(ahead);
+        const std::vector<std::uint32_t> frames{frames_.layer(ahead, next), frame_after(ahead, next)};
+        const SegmentBodies bodies = segment_bodies(body_key(script, decisions, nullptr),
+                                                    [&] { return builder_.forward_segments(script, decisions); });
+
+        const auto run_back = [&](Segment segment) {
+            if (const auto id = back_bodies[index(segment)])
+                add_instance(stage, *id, back.microbatch, layers_of(back).layer_numbers[position], back_frames);
+        };
+        const auto run = [&](Segment segment) {
+            if (const auto id = bodies[index(segment)])
+                add_instance(stage, *id, ahead.microbatch, layers_of(ahead).layer_numbers[next], frames);
+        };
+        run_back(Segment::before);
+        run_back(Segment::first_exchange);
+        run(Segment::before);
+        run_back(Segment::between);
+        run(Segment::first_exchange);
+        run_back(Segment::between_gradients);
+        run_back(Segment::second_exchange);
+        run(Segment::between);
+        run(Segment::second_exchange);
+        run_back(Segment::after);
+        run(Segment::after);
+        run_back(Segment::after_gradients);
+    }
+
     // -------------------------------------------------------------------------------------------------------- backward
+
+    /// The frame that takes the gradient of a layer's input.
+    [[nodiscard]] std::uint32_t frame_before(Chunk chunk, std::size_t position) const {
+        return position == 0 ? frames_.inward(chunk) : frames_.layer(chunk, position - 1);
+    }
 
     void backward(RunStage stage, Chunk chunk) {
         for (std::size_t position = layers_of(chunk).order.size(); position-- > 0;) {
@@ -328,6 +417,10 @@ private:
             backward_layer(stage, chunk, position);
             if (span != nullptr && position == span->first) end_recomputed(stage, chunk, *span);
         }
+        release_input(stage, chunk);
+    }
+
+    void release_input(RunStage stage, Chunk chunk) {
         if (interleaved() && receives(chunk) && !input_emptied(chunk)) {
             const BodyId id = body("release input", [&] { return builder_.free_inputs("release input", true, false); });
             add_instance(stage, id, chunk.microbatch, -1, {frames_.layer(chunk, 0)});
@@ -350,7 +443,7 @@ private:
         const BackwardDecisions decisions = decide_backward(stage, chunk, position, forward_decisions);
         const BodyId id = body(body_key(script, forward_decisions, &decisions),
                                [&] { return builder_.backward(script, forward_decisions, decisions); });
-        const std::uint32_t neighbour = position == 0 ? frames_.inward(chunk) : frames_.layer(chunk, position - 1);
+        const std::uint32_t neighbour = frame_before(chunk, position);
         add_instance(stage, id, chunk.microbatch, layers_of(chunk).layer_numbers[position],
                      {frames_.layer(chunk, position), neighbour});
         StepProgram& program = result_.program;
@@ -425,6 +518,7 @@ private:
     std::vector<ForwardDecisions> decisions_;  ///< by frame
     std::vector<std::uint32_t> targets_;
     std::unordered_map<std::string, BodyId> bodies_;
+    std::unordered_map<std::string, SegmentBodies> segments_;
 };
 
 }  // namespace

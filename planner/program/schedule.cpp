@@ -15,7 +15,7 @@ class RankSchedule {
 public:
     RankSchedule(bool first, bool last) : first_(first), last_(last) {}
 
-    void compute(Kind kind, std::int64_t microbatch) { steps_.push_back({kind, chunk(microbatch), {}}); }
+    void compute(Kind kind, std::int64_t microbatch) { steps_.push_back({kind, chunk(microbatch), {}, {}}); }
     void receive_forward(std::int64_t microbatch) { previous({{TransferKind::receive_forward, chunk(microbatch)}}); }
     void send_backward(std::int64_t microbatch) { previous({{TransferKind::send_backward, chunk(microbatch)}}); }
     void send_backward_receive_forward(std::int64_t sent, std::int64_t received) {
@@ -31,10 +31,10 @@ public:
 private:
     static Chunk chunk(std::int64_t microbatch) { return {static_cast<std::int32_t>(microbatch), 0}; }
     void previous(std::vector<Transfer> transfers) {
-        if (!first_) steps_.push_back({Kind::exchange, {}, std::move(transfers)});
+        if (!first_) steps_.push_back({Kind::exchange, {}, std::move(transfers), {}});
     }
     void next(std::vector<Transfer> transfers) {
-        if (!last_) steps_.push_back({Kind::exchange, {}, std::move(transfers)});
+        if (!last_) steps_.push_back({Kind::exchange, {}, std::move(transfers), {}});
     }
 
     bool first_;
@@ -72,7 +72,17 @@ void cool_down(RankSchedule& schedule, std::int64_t warmup, std::int64_t microba
     }
 }
 
+/// One rank whose every forward but the first runs beside the backward before it.
+std::vector<ScheduleStep> paired_on_one_rank(std::int64_t microbatches) {
+    const auto chunk = [](std::int64_t microbatch) { return Chunk{static_cast<std::int32_t>(microbatch), 0}; };
+    std::vector<ScheduleStep> steps{{Kind::forward, chunk(0), {}, {}}};
+    for (std::int64_t i = 1; i < microbatches; ++i) steps.push_back({Kind::paired, chunk(i), {}, chunk(i - 1)});
+    steps.push_back({Kind::backward, chunk(microbatches - 1), {}, {}});
+    return steps;
+}
+
 std::vector<ScheduleStep> one_forward_one_backward(const PipelineShape& shape) {
+    if (shape.paired && shape.ranks == 1) return paired_on_one_rank(shape.microbatches);
     RankSchedule schedule(shape.rank == 0, shape.rank == shape.ranks - 1);
     const std::int64_t warmup = warmup_chunks(shape);
     warm_up(schedule, warmup);
@@ -90,13 +100,13 @@ PipelineShape shape_of(const layers::StageLayers& stage, std::int64_t microbatch
             .microbatches = microbatches,
             .group = stage.microbatch_group,
             .overlapped_transfers = stage.overlapped_transfers,
-            .one_more_warmup = false};
+            .paired = stage.paired_chunks};
 }
 
 std::int64_t warmup_chunks(const PipelineShape& shape) {
     const std::int64_t after = shape.ranks - shape.rank - 1;
-    if (shape.virtual_stages == 1) return std::min(after, shape.microbatches);
-    const std::int64_t warmup = 2 * after + (shape.virtual_stages - 1) * shape.group + (shape.one_more_warmup ? 1 : 0);
+    if (shape.virtual_stages == 1) return std::min(after + (shape.paired ? 1 : 0), shape.microbatches);
+    const std::int64_t warmup = 2 * after + (shape.virtual_stages - 1) * shape.group + (shape.paired ? 1 : 0);
     return std::min(warmup, shape.microbatches * shape.virtual_stages);
 }
 

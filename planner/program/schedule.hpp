@@ -39,13 +39,15 @@ struct ScheduleStep {
     enum class Kind : std::uint8_t {
         forward,
         backward,
+        paired,    ///< the forward of `chunk` and the backward of `other`, layer by layer beside each other
         exchange,  ///< all transfers as one grouped call that is waited for, with a device synchronisation
         post,      ///< the transfers are issued and run beside what follows
         await,     ///< the main stream waits for transfers posted before; these are they
     };
     Kind kind{};
-    Chunk chunk;                      ///< forward, backward
-    std::vector<Transfer> transfers;  ///< the others
+    Chunk chunk;                      ///< forward, backward, paired
+    std::vector<Transfer> transfers;  ///< exchange, post, await
+    Chunk other;                      ///< paired: the chunk that runs backward
     friend bool operator==(const ScheduleStep&, const ScheduleStep&) = default;
 };
 
@@ -57,7 +59,7 @@ struct PipelineShape {
     std::int64_t microbatches = 1;
     std::int64_t group = 1;            ///< microbatches that pass one virtual stage before the next one begins
     bool overlapped_transfers = true;  ///< with several virtual stages: posted, not exchanged
-    bool one_more_warmup = false;      ///< a forward more before the first backward (expert-parallel overlap)
+    bool paired = false;               ///< forwards run beside backwards, so the warm-up has one chunk more
 };
 PipelineShape shape_of(const layers::StageLayers& stage, std::int64_t microbatches);
 

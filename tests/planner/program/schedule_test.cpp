@@ -140,7 +140,7 @@ TEST(Schedule, WarmsUpByTwiceTheRanksBehindAndTheGroupsBefore) {
     EXPECT_EQ(warmup_chunks(interleaved(0, 4, 3, 8, 5)), 2 * 3 + 2 * 5);
     EXPECT_EQ(warmup_chunks(interleaved(0, 2, 2, 2, 2)), 4);
     PipelineShape shape = interleaved(1, 2, 2, 4, 2);
-    shape.one_more_warmup = true;
+    shape.paired = true;
     EXPECT_EQ(warmup_chunks(shape), 3);
 }
 
