@@ -112,10 +112,12 @@ Slot inputs_backward(Writer& writer, const DeltaDimensions& d, const GatedDeltaN
     for (Slot slot : gradients.list()) script.drop(slot);
 
     script.part(Part::mixer_conv);
+    const Slot linear = writer.make("conv1d.linear_output", by_batch(writer, d, d.scan_convolved));
+    writer.memory_kernel("conv1d.recompute", 2 * 2 * d.scan_tokens * d.scan_convolved);
     const Slot input_gradient = writer.make("conv1d.input_gradient", by_batch(writer, d, d.scan_convolved));
-    writer.memory_kernel("conv1d.backward", 3 * 2 * d.scan_tokens * d.scan_convolved);
+    writer.memory_kernel("conv1d.backward", 4 * 2 * d.scan_tokens * d.scan_convolved);
     writer.accumulate_small_gradient("conv1d.weight", {d.convolved, 1, d.taps});
-    script.drop(convolved_gradient);
+    for (Slot slot : {linear, convolved_gradient}) script.drop(slot);
     Slot packed = writer.make("mixer.packed_gradient", by_batch(writer, d, d.scan_in_width));
     writer.memory_kernel("mixer.pack_gradients", 4 * d.scan_tokens * d.scan_in_width);
     for (Slot slot : {input_gradient, numbers, gate_gradient}) script.drop(slot);

@@ -56,14 +56,12 @@ std::vector<Slot> states_of_chunks(Writer& writer, const RuleCosts& costs) {
     return made;
 }
 
-/// The inverse of the triangle of every chunk.
+/// The inverse of the triangle of every chunk, made and inverted by one kernel over zeros.
 Slot inverse_triangles(Writer& writer, const DeltaDimensions& delta, const RuleCosts& costs) {
-    const Slot wide = writer.make("delta_rule.triangle", costs.triangles(), DataType::fp32);
-    rule_kernel(writer, "triangle", costs.inside_chunks(delta.key_size),
-                costs.key_bytes() + 2 * costs.number_bytes() + 2 * costs.triangle_bytes());
     const Slot inverse = writer.make("delta_rule.inverse", costs.triangles());
-    rule_kernel(writer, "inverse", 0, 3 * costs.triangle_bytes());
-    writer.script.drop(wide);
+    rule_kernel(writer, "zero", 0, costs.triangle_bytes());
+    rule_kernel(writer, "inverse", costs.inside_chunks(delta.key_size),
+                costs.key_bytes() + 2 * costs.number_bytes() + costs.triangle_bytes());
     return inverse;
 }
 

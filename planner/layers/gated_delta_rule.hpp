@@ -5,13 +5,13 @@
 // It keeps its five inputs, the decay as running sums, and the inverse of one triangular matrix a chunk and head; what
 // follows from them (w, u, the states of all chunks, the corrected values) is made again in the backward. With T
 // tokens, H heads, sizes k and v, chunks of Q, in operations:
-//     triangle      2 T Q k H, fp32 T Q H, then its inverse in 16 bits
+//     inverse       2 T Q k H, one kernel
 //     w, u          2 T Q (k + v) H
 //     states        4 T k v H, (T/Q) H k v
 //     output        2 T k v H and 2 T Q (k + v) H
 // Bytes per operation put these kernels below the rate of a matrix product: memory bounds them.
-// Source: fla-org/flash-linear-attention, ops/gated_delta_rule/chunk.py and wy_fast.py, ops/common/chunk_delta_h.py and
-// chunk_o.py.
+// Source: fla-org/flash-linear-attention, ops/gated_delta_rule/chunk.py, chunk_fwd.py and wy_fast.py,
+// ops/common/chunk_delta_h.py and chunk_o.py.
 //
 // Tested by: tests/planner/layers/hybrid_test.cpp.
 

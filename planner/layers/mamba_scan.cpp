@@ -15,6 +15,10 @@ public:
     [[nodiscard]] Shape steps() const { return {batch_, d_.scan_heads, d_.chunks, MambaDimensions::kChunk}; }
     [[nodiscard]] Shape states() const { return {batch_, d_.chunks, d_.scan_heads, d_.head_size, d_.state}; }
     [[nodiscard]] Shape last_state() const { return {batch_, d_.scan_heads, d_.head_size, d_.state}; }
+    /// A sum for each 64 elements of a state.
+    [[nodiscard]] Shape block_sums() const {
+        return {batch_, d_.scan_heads, d_.chunks, (d_.head_size * d_.state + 63) / 64};
+    }
     [[nodiscard]] Shape products() const {
         return {batch_, d_.chunks, d_.scan_groups, MambaDimensions::kChunk, MambaDimensions::kChunk};
     }
@@ -66,17 +70,23 @@ std::vector<Slot> sum_steps(Writer& writer, const ScanCosts& costs) {
     return sums;
 }
 
-/// The state before each chunk, in `type`.
-Slot states_before_chunks(Writer& writer, const ScanCosts& costs, DataType type) {
+/// The states before each chunk, and the one after the last, which lives as long.
+struct ChunkStates {
+    Slot before{};
+    Slot last{};
+};
+
+ChunkStates states_before_chunks(Writer& writer, const ScanCosts& costs, DataType type) {
     const Slot own = writer.make("scan.chunk_states", costs.states(), DataType::fp32);
     scan_kernel(writer, "chunk_state", costs.through_states(),
                 costs.x_bytes() + costs.b_bytes() + 2 * costs.step_bytes() + 2 * costs.state_bytes());
-    const Slot before = writer.make("scan.states", costs.states(), type);
-    const Slot last = writer.make("scan.last_state", costs.last_state(), DataType::fp32);
+    ChunkStates states;
+    states.before = writer.make("scan.states", costs.states(), type);
+    states.last = writer.make("scan.last_state", costs.last_state(), DataType::fp32);
     const std::int64_t width = type == DataType::fp32 ? 2 : 1;
     scan_kernel(writer, "state_passing", 0, (2 + width) * costs.state_bytes());
-    for (Slot slot : {own, last}) writer.script.drop(slot);
-    return before;
+    writer.script.drop(own);
+    return states;
 }
 
 Slot multiply_chunks(Writer& writer, const ScanCosts& costs) {
@@ -108,8 +118,9 @@ std::vector<Slot> state_gradients(Writer& writer, const ScanCosts& costs, Slot s
                 costs.x_bytes() + costs.b_bytes() + costs.step_bytes() + 2 * costs.state_bytes());
     std::vector<Slot> narrow{writer.make("scan.passed_gradient", costs.states()),
                              writer.make("scan.narrow_states", costs.states())};
+    const Slot block_sums = writer.make("scan.block_sums_gradient", costs.block_sums(), DataType::fp32);
     scan_kernel(writer, "state_passing.backward", 0, 6 * costs.state_bytes());
-    for (Slot slot : {own, states}) writer.script.drop(slot);
+    for (Slot slot : {block_sums, own, states}) writer.script.drop(slot);
     return narrow;
 }
 
@@ -141,16 +152,17 @@ void scan_gradients(Writer& writer, const ScanCosts& costs, const MambaDimension
     const Slot raw_steps = writer.make("scan.raw_steps", costs.wide(mamba.scan_heads));
     const std::vector<Slot> steps = sum_steps(writer, costs);
     const Slot products = multiply_chunks(writer, costs);
-    const Slot states = states_before_chunks(writer, costs, DataType::fp32);
+    const ChunkStates states = states_before_chunks(writer, costs, DataType::fp32);
     const Slot ungated_gradient = writer.make("scan.ungated_gradient", costs.wide(mamba.scan_inner));
     scan_kernel(writer, "chunk_scan.dz", 0, 6 * costs.x_bytes());
-    const std::vector<Slot> narrow = state_gradients(writer, costs, states);
+    const std::vector<Slot> narrow = state_gradients(writer, costs, states.before);
     const std::vector<Slot> made = operand_gradients(writer, costs);
     const Slot sums_gradient = writer.make("scan.sums_gradient", costs.steps(), DataType::fp32);
     scan_kernel(writer, "chunk_scan.dsums", costs.inside_chunks(),
                 2 * costs.x_bytes() + 3 * costs.step_bytes() + costs.product_bytes());
     scan_kernel(writer, "cumsum.backward", 0, 4 * costs.step_bytes());
-    for (const std::vector<Slot>& slots : {made, narrow, steps, {sums_gradient, ungated_gradient, products, raw_steps}})
+    for (const std::vector<Slot>& slots :
+         {made, narrow, steps, {sums_gradient, ungated_gradient, products, raw_steps, states.last}})
         for (Slot slot : slots) writer.script.drop(slot);
 }
 
@@ -171,7 +183,7 @@ MambaScan mamba_scan_forward(Writer& writer, const MambaDimensions& mamba, Slot 
     const std::vector<Slot> vectors = small_vectors(writer, mamba);
     const Slot convolved = convolve(writer, costs, mamba);
     const std::vector<Slot> steps = sum_steps(writer, costs);
-    const Slot states = states_before_chunks(writer, costs, DataType::bf16);
+    const ChunkStates states = states_before_chunks(writer, costs, DataType::bf16);
     const Slot products = multiply_chunks(writer, costs);
     scan.output = writer.make("scan.output", costs.wide(mamba.scan_inner));
     const Slot ungated = writer.make("scan.ungated", costs.wide(mamba.scan_inner));
@@ -185,7 +197,7 @@ MambaScan mamba_scan_forward(Writer& writer, const MambaDimensions& mamba, Slot 
         scan.small.push_back(script.save(slot));
         script.drop(slot);
     }
-    for (Slot slot : {ungated, states, convolved, steps[0], steps[1]}) script.drop(slot);
+    for (Slot slot : {ungated, states.before, states.last, convolved, steps[0], steps[1]}) script.drop(slot);
     return scan;
 }
 
