@@ -280,6 +280,12 @@ void check_mamba(const Scenario& scenario, Missing& missing) {
     }
     missing.when(!divides(model.mamba_num_groups, model.mamba_num_heads), "model.mamba_num_groups",
                  "Mamba heads that the groups do not divide", kDivide);
+    const std::int64_t packed =
+        model.mamba_num_heads * (2 * model.mamba_head_dim + 1) + 2 * model.mamba_num_groups * model.mamba_state_dim;
+    missing.when(
+        is_fp8(scenario.precision) && !divides(16, packed), "precision",
+        "Mamba input projections of " + std::to_string(packed) + " columns in FP8, which takes multiples of 16",
+        "use bf16");
     missing.when(model.add_bias_linear, "model.add_bias_linear", "biases beside Mamba layers",
                  "set it to false: Megatron's Mamba mixer has none");
     missing.when(!divides(128, scenario.batch.seq_length), "batch.seq_length",
@@ -294,6 +300,13 @@ void check_delta_nets(const Scenario& scenario, Missing& missing) {
                  "linear-attention heads that tensor and context parallelism do not divide", kDivide);
     missing.when(!divides(model.linear_num_key_heads, model.linear_num_value_heads), "model.linear_num_key_heads",
                  "linear-attention value heads that the key heads do not divide", kDivide);
+    const std::int64_t unit = scenario.precision == types::Precision::mxfp8 ? 32 : 16;
+    const std::int64_t packed = 2 * model.linear_num_key_heads * model.linear_key_head_dim +
+                                2 * model.linear_num_value_heads * (model.linear_value_head_dim + 1);
+    missing.when(is_fp8(scenario.precision) && !divides(unit, packed), "precision",
+                 "linear-attention input projections of " + std::to_string(packed) +
+                     " columns in FP8, which takes multiples of " + std::to_string(unit),
+                 "use bf16");
     missing.when(model.add_bias_linear, "model.add_bias_linear", "biases beside gated delta nets",
                  "set it to false: Megatron's have none");
     missing.when(!divides(64, scenario.batch.seq_length), "batch.seq_length",

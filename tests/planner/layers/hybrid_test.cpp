@@ -288,6 +288,8 @@ TEST(HybridLayers, LeaveNothingBehindAndUseNothingFreed) {
                 scenario.recompute.recompute_modules.push_back(types::RecomputeModule::gdn_norm_out);
             expect_nothing_left(scenario, 0, what + " recomputed");
             scenario.recompute = {};
+            scenario.precision = types::Precision::fp8_blockwise;
+            expect_nothing_left(scenario, 0, what + " in FP8");
             scenario.precision = types::Precision::fp16;
             scenario.model.hidden_dropout = 0.1;
             expect_nothing_left(scenario, 0, what + " with dropout");
@@ -344,6 +346,10 @@ TEST(HybridModel, RefusesWhatItsMixersCannotSplit) {
     scenario.recompute.recompute_granularity = types::RecomputeGranularity::selective;
     scenario.recompute.recompute_modules = {types::RecomputeModule::gdn_norm_out};
     EXPECT_TRUE(refuses(scenario, "gdn_norm_out recomputed in a model without gated delta nets"));
+    scenario = nemotron_nano();
+    scenario.precision = types::Precision::fp8_blockwise;
+    scenario.model.mamba_num_heads = 72;  // 72 * (2*64 + 1) + 2*8*128 = 11,336 = 16 * 708.5
+    EXPECT_TRUE(refuses(scenario, "Mamba input projections of 11336 columns in FP8, which takes multiples of 16"));
     scenario = nemotron_super();
     scenario.model.mtp_mixers.push_back(Mixer::attention);
     scenario.model.mtp_feed_forward.push_back(FeedForward::none);
