@@ -313,8 +313,17 @@ void check_delta_nets(const Scenario& scenario, Missing& missing) {
                  "a sequence that is no multiple of the 64 tokens of a delta-rule chunk", "choose a multiple of 64");
 }
 
+bool has_half_layers(const types::Model& model) {
+    const auto& halves = model.feed_forward;
+    return std::find(model.mixers.begin(), model.mixers.end(), types::Mixer::none) != model.mixers.end() ||
+           std::find(halves.begin(), halves.end(), types::FeedForward::none) != halves.end();
+}
+
 void check_hybrid(const Scenario& scenario, Missing& missing) {
     const types::Model& model = scenario.model;
+    missing.when(has_half_layers(model) && scenario.parallel.overlap_moe_expert_parallel_comm,
+                 "parallel.overlap_moe_expert_parallel_comm",
+                 "overlap_moe_expert_parallel_comm in a model whose layers have one half only", "leave it out");
     if (has_mixer(model, types::Mixer::mamba)) check_mamba(scenario, missing);
     const bool delta = has_mixer(model, types::Mixer::gated_delta_net);
     if (delta) check_delta_nets(scenario, missing);

@@ -350,6 +350,9 @@ TEST(HybridModel, RefusesWhatItsMixersCannotSplit) {
     scenario.precision = types::Precision::fp8_blockwise;
     scenario.model.mamba_num_heads = 72;  // 72 * (2*64 + 1) + 2*8*128 = 11,336 = 16 * 708.5
     EXPECT_TRUE(refuses(scenario, "Mamba input projections of 11336 columns in FP8, which takes multiples of 16"));
+    scenario = nemotron_nano();
+    scenario.parallel.overlap_moe_expert_parallel_comm = true;
+    EXPECT_TRUE(refuses(scenario, "overlap_moe_expert_parallel_comm in a model whose layers have one half only"));
     scenario = nemotron_super();
     scenario.model.mtp_mixers.push_back(Mixer::attention);
     scenario.model.mtp_feed_forward.push_back(FeedForward::none);
