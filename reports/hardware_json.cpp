@@ -9,6 +9,10 @@ constexpr double kTera = 1e12;
 double gb_per_s(types::BytesPerSecond rate) { return rate.rate / kGiga; }
 double tflop_per_s(types::FlopsPerSecond rate) { return rate.rate / kTera; }
 
+Json attention_json(const types::AttentionLoss& loss) {
+    return {{"start_keys", loss.start_keys}, {"tail_blocks", loss.tail_blocks}};
+}
+
 Json device_json(const types::Device& device) {
     Json json;
     if (!device.name.empty()) json["name"] = device.name;
@@ -16,8 +20,16 @@ Json device_json(const types::Device& device) {
     json["memory"] = device.memory.count;
     json["gemm_bf16_tflop_per_s"] = tflop_per_s(device.gemm_bf16);
     if (device.gemm_fp8.rate > 0) json["gemm_fp8_tflop_per_s"] = tflop_per_s(device.gemm_fp8);
+    if (device.gemm_fp8_blockwise.rate > 0)
+        json["gemm_fp8_blockwise_tflop_per_s"] = tflop_per_s(device.gemm_fp8_blockwise);
+    json["gemm_ramp_us"] = file_microseconds(device.gemm_ramp);
     json["attention_forward_bf16_tflop_per_s"] = tflop_per_s(device.attention_forward_bf16);
     json["attention_backward_bf16_tflop_per_s"] = tflop_per_s(device.attention_backward_bf16);
+    json["attention_forward"] = attention_json(device.attention_forward);
+    json["attention_backward"] = attention_json(device.attention_backward);
+    for (const types::HeadSizeRate& rate : device.attention_head_sizes)
+        json["attention_head_sizes"].push_back(
+            {{"head_size", rate.head_size}, {"forward", rate.forward}, {"backward", rate.backward}});
     json["memory_bandwidth_gb_per_s"] = gb_per_s(device.memory_bandwidth);
     if (device.strided_bandwidth.rate > 0) json["strided_bandwidth_gb_per_s"] = gb_per_s(device.strided_bandwidth);
     json["kernel_overhead_us"] = file_microseconds(device.kernel_overhead);

@@ -1,5 +1,6 @@
 #include "planner/layers/attention_context.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "planner/layers/operand.hpp"
@@ -12,6 +13,23 @@ using types::ContextCommunication;
 std::int64_t key_value_elements(const Dimensions& dim) { return dim.tokens * (dim.key_width + dim.value_width); }
 
 std::string numbered(const char* name, std::int64_t number) { return std::string(name) + std::to_string(number); }
+
+/// A step of the ring. The first is causal within the rank's own tokens; the others multiply whole blocks.
+AttentionWork ring_step(const AttentionCost& cost, std::int64_t steps, bool first) {
+    AttentionWork work = cost.work;
+    work.keys /= static_cast<double>(steps);
+    work.longest = first ? 2 * work.keys : work.keys;
+    return work;
+}
+
+/// One of the two chunks: every row sees all keys before the chunk and on average half of the chunk's.
+AttentionWork chunk_work(const Writer& writer, const AttentionCost& cost, std::int64_t chunks) {
+    AttentionWork work = cost.work;
+    work.rows /= static_cast<double>(chunks);
+    const double half_chunk = static_cast<double>(writer.dim.sequence / chunks) / 2;
+    work.longest = std::min(work.longest, work.keys + half_chunk);
+    return work;
+}
 
 double share(double operations, std::int64_t parts) { return operations / static_cast<double>(parts); }
 
@@ -57,7 +75,8 @@ std::vector<Slot> ring_steps(Writer& writer, const AttentionCost& cost, Slot& la
         }
         made.push_back(make_output(writer, numbered("ring.output", step)));
         made.push_back(make_statistics(writer, numbered("ring.statistics", step), dim.sequence));
-        writer.attention_kernel("core_attn.forward", share(cost.forward, dim.context), cost.forward_traffic);
+        writer.attention_kernel("core_attn.forward", share(cost.forward, dim.context), cost.forward_traffic,
+                                ring_step(cost, dim.context, step == 0));
         last = next;
     }
     return made;
@@ -82,14 +101,15 @@ Slot ring_forward(Writer& writer, const ContextInputs& inputs, const AttentionCo
 }
 
 /// One step's gradients added to the sums.
-void ring_step_backward(Writer& writer, const AttentionCost& cost) {
+void ring_step_backward(Writer& writer, const AttentionCost& cost, bool first) {
     const Dimensions& dim = writer.dim;
     const std::vector<Slot> partial{
         writer.make("ring.query_gradient", head_shape(dim, dim.heads, dim.head_size)),
         writer.make("ring.key_gradient", head_shape(dim, dim.groups, dim.head_size)),
         writer.make("ring.value_gradient", head_shape(dim, dim.groups, dim.value_head_size)),
     };
-    writer.attention_kernel("core_attn.backward", share(cost.backward, dim.context), cost.backward_traffic);
+    writer.attention_kernel("core_attn.backward", share(cost.backward, dim.context), cost.backward_traffic,
+                            ring_step(cost, dim.context, first));
     const Slot joined = writer.make("ring.key_value_gradient", {key_value_elements(dim)});
     writer.memory_kernel("ring.join_gradients", 4 * key_value_elements(dim));
     writer.script.join_collectives();
@@ -110,7 +130,7 @@ HeadGradients ring_backward(Writer& writer, const AttentionCost& cost, const std
     for (std::int64_t step = 0; step < dim.context; ++step) {
         const bool alone = step == 0 || step + 1 == dim.context;
         exchange(writer, numbered("ring.exchange_gradients", step), alone ? elements : 2 * elements);
-        ring_step_backward(writer, cost);
+        ring_step_backward(writer, cost, step == 0);
     }
     writer.script.drop(other);
     return gradients;
@@ -148,7 +168,8 @@ Slot gathered_forward(Writer& writer, const ContextInputs& inputs, const Attenti
                                       {dim.sequence / kChunks, dim.micro_batch, dim.heads, dim.value_head_size});
         const Slot statistics =
             make_statistics(writer, numbered("core_attn.softmax_statistics", chunk), dim.sequence / kChunks);
-        writer.attention_kernel("core_attn.forward", share(cost.forward, kChunks), cost.forward_traffic);
+        writer.attention_kernel("core_attn.forward", share(cost.forward, kChunks), cost.forward_traffic,
+                                chunk_work(writer, cost, kChunks));
         writer.memory_kernel("core_attn.place_chunk", 4 * elements_of(dim, dim.output_width) / kChunks);
         for (Slot slot : {part, statistics}) {
             kept.push_back(slot);
@@ -185,7 +206,8 @@ HeadGradients gathered_backward(Writer& writer, const AttentionCost& cost, const
     temporaries.push_back(writer.make("query.gradient_chunks", head_shape(dim, dim.heads, dim.head_size)));
     temporaries.push_back(writer.make("key_value.gradient_chunks", {seen}));
     for (std::int64_t chunk = 0; chunk < kChunks; ++chunk)
-        writer.attention_kernel("core_attn.backward", share(cost.backward, kChunks), cost.backward_traffic);
+        writer.attention_kernel("core_attn.backward", share(cost.backward, kChunks), cost.backward_traffic,
+                                chunk_work(writer, cost, kChunks));
     writer.memory_kernel("core_attn.add_chunks", 6 * seen + 4 * elements_of(dim, dim.query_width));
     gradients.key = scatter_ordered(writer, "key", key, dim.key_width, head_shape(dim, dim.groups, dim.head_size));
     gradients.value =
@@ -227,7 +249,7 @@ Slot exchanged_forward(Writer& writer, const AttentionCost& cost, std::vector<Sa
     const Slot statistics =
         writer.make("core_attn.softmax_statistics", {dim.micro_batch, dim.heads / dim.context, dim.full_sequence, 1},
                     DataType::fp32);
-    writer.attention_kernel("core_attn.forward", cost.forward, cost.forward_traffic);
+    writer.attention_kernel("core_attn.forward", cost.forward, cost.forward_traffic, cost.work);
     const Slot output =
         all_to_all(writer, "core_attn.output", dim.output_width, head_shape(dim, dim.heads, dim.value_head_size));
     writer.script.drop(part);
@@ -247,7 +269,7 @@ HeadGradients exchanged_backward(Writer& writer, const AttentionCost& cost, cons
         writer.make("key.gradient_part", exchanged_shape(dim, dim.groups, dim.head_size)),
         writer.make("value.gradient_part", exchanged_shape(dim, dim.groups, dim.value_head_size)),
     };
-    writer.attention_kernel("core_attn.backward", cost.backward, cost.backward_traffic);
+    writer.attention_kernel("core_attn.backward", cost.backward, cost.backward_traffic, cost.work);
     HeadGradients gradients;
     gradients.query = all_to_all(writer, "query.gradient", dim.query_width, head_shape(dim, dim.heads, dim.head_size));
     gradients.key = all_to_all(writer, "key.gradient", dim.key_width, head_shape(dim, dim.groups, dim.head_size));

@@ -29,6 +29,7 @@ struct AttentionCost {
     double backward = 0;  ///< operations
     std::int64_t forward_traffic = 0;
     std::int64_t backward_traffic = 0;
+    AttentionWork work;
 };
 
 /// Query, key and value as attention gets them, and what to save of them where it saves them as they are.

@@ -26,15 +26,25 @@ std::int64_t backward_traffic(const Dimensions& dim) {
            2 * dim.tokens * (dim.query_width + dim.key_width + dim.value_width + dim.output_width);
 }
 
-/// 2 P a of this rank: a product with size n takes n times that. Context-parallel ranks have equal shares.
-double pair_flops(const Writer& writer, bool windowed) {
+/// This rank's work. The last row sees `longest` keys, the row before as many or one less; context-parallel ranks have
+/// equal shares.
+AttentionWork work_of(const Writer& writer, bool windowed) {
     const Dimensions& dim = writer.dim;
     const auto sequence = static_cast<double>(dim.full_sequence);
     double seen = sequence;
     if (windowed && writer.model.window_size)
         seen = std::min(sequence, static_cast<double>(*writer.model.window_size + 1));
-    const double pairs = static_cast<double>(dim.micro_batch) * (seen * sequence - seen * seen / 2);
-    return 2 * pairs * static_cast<double>(dim.heads) / static_cast<double>(dim.context);
+    const auto heads = static_cast<double>(dim.micro_batch * dim.heads);
+    return {.rows = heads * sequence / static_cast<double>(dim.context),
+            .keys = seen - seen * seen / (2 * sequence),
+            .longest = seen,
+            .head_size = static_cast<double>(dim.head_size + dim.value_head_size) / 2};
+}
+
+/// 2 P a of this rank: a product with size n takes n times that.
+double pair_flops(const Writer& writer, bool windowed) {
+    const AttentionWork work = work_of(writer, windowed);
+    return 2 * work.rows * work.keys;
 }
 
 double forward_flops(const Writer& writer, bool windowed) {
@@ -48,7 +58,7 @@ double backward_flops(const Writer& writer, bool windowed) {
 
 AttentionCost cost_of(const Writer& writer, bool windowed) {
     return {forward_flops(writer, windowed), backward_flops(writer, windowed), forward_traffic(writer.dim),
-            backward_traffic(writer.dim)};
+            backward_traffic(writer.dim), work_of(writer, windowed)};
 }
 
 Slot stand_in_for(Writer& writer, const Heads& heads, const char* name, Slot slot, const Shape& shape) {
@@ -80,7 +90,7 @@ Slot attend_alone(Writer& writer, const Heads& heads, const std::optional<Contex
     const Slot output = writer.make("core_attn.output", head_shape(dim, dim.heads, dim.value_head_size));
     const Slot statistics =
         writer.make("core_attn.softmax_statistics", {dim.micro_batch, dim.heads, dim.sequence, 1}, DataType::fp32);
-    writer.attention_kernel("core_attn.forward", cost.forward, cost.forward_traffic);
+    writer.attention_kernel("core_attn.forward", cost.forward, cost.forward_traffic, cost.work);
     if (inputs)
         for (Slot slot : {inputs->query, inputs->key, inputs->value})
             saved.push_back(script.save(slot, Module::core_attn));
@@ -151,7 +161,7 @@ HeadGradients gradients_alone(Writer& writer, bool views, const AttentionCost& c
         gradients.value = writer.make("value.gradient", head_shape(dim, dim.groups, dim.value_head_size));
     }
     for (SavedIndex index : saved) writer.script.read(index);
-    writer.attention_kernel("core_attn.backward", cost.backward, cost.backward_traffic);
+    writer.attention_kernel("core_attn.backward", cost.backward, cost.backward_traffic, cost.work);
     return gradients;
 }
 

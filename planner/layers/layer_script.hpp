@@ -123,6 +123,14 @@ std::string_view name_of(Part part);
 enum class Phase : std::uint8_t { forward, backward, weight_gradient, recompute, optimizer };
 std::string_view name_of(Phase phase);
 
+/// How an attention kernel's work is spread.
+struct AttentionWork {
+    double rows = 0;       ///< of the score matrices: batch x heads x queries; 0: not known
+    double keys = 0;       ///< that a row sees, on average
+    double longest = 0;    ///< that the row sees which sees most
+    double head_size = 0;  ///< mean of query's and value's
+};
+
 /// One kernel or library call on the main stream.
 /// `flops` counts multiply and add as two; `traffic` is bytes read plus bytes written, each operand once.
 struct Kernel {
@@ -132,6 +140,10 @@ struct Kernel {
     Bytes traffic;
     bool fp8 = false;                     ///< a GEMM on FP8 operands
     std::optional<Nanoseconds> measured;  ///< given: used as it is instead of the estimate
+    bool block_scaled = false;            ///< fp8: every block of an operand has its own scale, applied in fp32
+    Bytes result = {};                    ///< GEMM: its result's part of `traffic`, moved when the sums are complete
+    std::int64_t count = 1;               ///< GEMM: so many equal ones, one after another (experts)
+    AttentionWork attention = {};
 };
 
 /// `exchange`: each rank sends to its neighbour in the group and receives from the other one.
@@ -342,7 +354,7 @@ struct StageLayers {
     std::int64_t microbatch_group = 1;  ///< microbatches that an interleaved schedule runs through one virtual stage
     bool overlapped_transfers = true;   ///< interleaved: transfers run beside compute
     bool paired_chunks = false;         ///< the forward of one chunk runs beside the backward of another, so that each
-                                 ///< computes while the other's tokens are under way
+                                        ///< computes while the other's tokens are under way
     bool delayed_weight_gradients = false;  ///< paired: weight gradients run while the other chunk's tokens travel
     std::vector<LayerScript> scripts;
     std::vector<ChunkLayers> chunks;  ///< by virtual stage

@@ -36,9 +36,15 @@ bool Writer::fp8() const {
     }
 }
 
+bool Writer::block_scaled() const { return scenario.precision == types::Precision::fp8_blockwise; }
+
 void Writer::gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k) {
-    const Bytes traffic{2 * (m * k + k * n + m * n)};
-    script.kernel({std::move(name), KernelClass::gemm, gemm_flops(m, n, k), traffic, false, {}});
+    script.kernel({.name = std::move(name),
+                   .kind = KernelClass::gemm,
+                   .flops = gemm_flops(m, n, k),
+                   .traffic = Bytes{2 * (m * k + k * n + m * n)},
+                   .measured = {},
+                   .result = Bytes{2 * m * n}});
 }
 
 void Writer::linear_gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k) {
@@ -51,28 +57,45 @@ void Writer::linear_weight_gradient(std::string name, std::int64_t m, std::int64
 
 void Writer::grouped_gemm(std::string name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count) {
     const std::int64_t size = fp8() ? 1 : 2;
-    const Bytes traffic{size * (m * k + count * k * n) + 2 * m * n};
-    script.kernel({std::move(name), KernelClass::gemm, gemm_flops(m, n, k), traffic, fp8(), {}});
+    script.kernel({.name = std::move(name),
+                   .kind = KernelClass::gemm,
+                   .flops = gemm_flops(m, n, k),
+                   .traffic = Bytes{size * (m * k + count * k * n) + 2 * m * n},
+                   .fp8 = fp8(),
+                   .measured = {},
+                   .block_scaled = block_scaled(),
+                   .result = Bytes{2 * m * n},
+                   .count = count});
 }
 
 void Writer::weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k) {
-    add_weight_gradient(std::move(name), {n, k}, gemm_flops(m, n, k), 2 * (m * n + m * k), false);
+    add_weight_gradient(std::move(name), {n, k}, 1, gemm_flops(m, n, k), 2 * (m * n + m * k), false);
 }
 
 void Writer::grouped_weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k,
                                      std::int64_t count) {
     const std::int64_t size = fp8() ? 1 : 2;
-    add_weight_gradient(std::move(name), {count * n, k}, gemm_flops(m, n, k), size * (m * n + m * k), fp8());
+    add_weight_gradient(std::move(name), {n, k}, count, gemm_flops(m, n, k), size * (m * n + m * k), fp8());
 }
 
-void Writer::add_weight_gradient(std::string name, Shape shape, double flops, std::int64_t operands, bool in_fp8) {
+void Writer::add_weight_gradient(std::string name, Shape shape, std::int64_t count, double flops, std::int64_t operands,
+                                 bool in_fp8) {
+    shape[0] *= count;
     const std::int64_t elements = product(shape);
     const bool fused = scenario.optimizer.gradient_accumulation_fusion;
     script.phase(Phase::weight_gradient);
     std::optional<Slot> gradient;
     if (!fused) gradient = make(name + ".gradient", std::move(shape));
     const std::int64_t result = fused ? 2 * state_formats(scenario).gradient : 2;  // a sum is read and written
-    script.kernel({name, KernelClass::gemm, flops, Bytes{operands + result * elements}, in_fp8, {}});
+    script.kernel({.name = name,
+                   .kind = KernelClass::gemm,
+                   .flops = flops,
+                   .traffic = Bytes{operands + result * elements},
+                   .fp8 = in_fp8,
+                   .measured = {},
+                   .block_scaled = in_fp8 && block_scaled(),
+                   .result = Bytes{result * elements},
+                   .count = count});
     if (gradient) {
         memory_kernel(name + ".accumulate", accumulation_traffic(elements));
         script.drop(*gradient);
@@ -88,8 +111,13 @@ void Writer::memory_kernel(std::string name, std::int64_t traffic) {
     script.kernel({std::move(name), KernelClass::memory_bound, 0, Bytes{traffic}, false, {}});
 }
 
-void Writer::attention_kernel(std::string name, double flops, std::int64_t traffic) {
-    script.kernel({std::move(name), KernelClass::attention, flops, Bytes{traffic}, false, {}});
+void Writer::attention_kernel(std::string name, double flops, std::int64_t traffic, const AttentionWork& work) {
+    script.kernel({.name = std::move(name),
+                   .kind = KernelClass::attention,
+                   .flops = flops,
+                   .traffic = Bytes{traffic},
+                   .measured = {},
+                   .attention = work});
 }
 
 void Writer::accumulate_small_gradient(const std::string& name, Shape shape) {

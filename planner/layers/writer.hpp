@@ -44,7 +44,7 @@ public:
     void grouped_weight_gradient(std::string name, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t count);
     /// A kernel bound by memory; `traffic` is bytes read plus bytes written.
     void memory_kernel(std::string name, std::int64_t traffic);
-    void attention_kernel(std::string name, double flops, std::int64_t traffic);
+    void attention_kernel(std::string name, double flops, std::int64_t traffic, const AttentionWork& work);
     /// The bf16 gradient of a small parameter (norm, bias, router): made, added to the main gradient, dropped.
     void accumulate_small_gradient(const std::string& name, Shape shape);
     /// Bytes that adding a bf16 gradient to the main gradient reads and writes.
@@ -64,8 +64,10 @@ public:
     void norm_parameters(const std::string& name, std::int64_t width);
 
 private:
-    /// `operands`: bytes that the GEMM reads beside the sum.
-    void add_weight_gradient(std::string name, Shape shape, double flops, std::int64_t operands, bool in_fp8);
+    [[nodiscard]] bool block_scaled() const;
+    /// `count` matrices of `shape` by as many GEMMs. `operands`: bytes that they read beside the sums.
+    void add_weight_gradient(std::string name, Shape shape, std::int64_t count, double flops, std::int64_t operands,
+                             bool in_fp8);
 };
 
 }  // namespace stowage::layers

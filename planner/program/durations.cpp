@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "planner/program/kernel_times.hpp"
 #include "scenarios/types/check.hpp"
 
 namespace stowage::program {
@@ -17,15 +18,12 @@ Durations::Durations(const types::Hardware& hardware, const types::ParallelLayou
 Nanoseconds Durations::kernel(const layers::Kernel& kernel, layers::Phase phase) const {
     if (kernel.measured) return *kernel.measured;
     const types::Device& device = hardware_.node.device;
-    const bool forward = phase == layers::Phase::forward || phase == layers::Phase::recompute;
-    Nanoseconds arithmetic{0};
-    if (kernel.flops > 0 && kernel.kind == types::KernelClass::gemm)
-        arithmetic = types::compute_time(kernel.flops, kernel.fp8 ? device.gemm_fp8 : device.gemm_bf16);
-    if (kernel.flops > 0 && kernel.kind == types::KernelClass::attention)
-        arithmetic =
-            types::compute_time(kernel.flops, forward ? device.attention_forward_bf16 : device.attention_backward_bf16);
-    const Nanoseconds memory = types::transfer_time(kernel.traffic, device.memory_bandwidth);
-    return std::max(arithmetic, memory) + device.kernel_overhead;
+    switch (kernel.kind) {
+        case types::KernelClass::gemm: return gemm_time(kernel, device);
+        case types::KernelClass::attention: return attention_time(kernel, phase, device);
+        case types::KernelClass::memory_bound: break;
+    }
+    return types::transfer_time(kernel.traffic, device.memory_bandwidth) + device.kernel_overhead;
 }
 
 Durations::Group Durations::group(layers::CommGroup group) const {

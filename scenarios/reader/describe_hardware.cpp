@@ -13,6 +13,37 @@ void describe_sources(Fields& fields) {
     fields.remark("sources");
 }
 
+constexpr NumberRange kTail{0, 1e6};
+constexpr NumberRange kHeadSize{1, 4096};
+constexpr NumberRange kRateShare{0.01, 10};
+
+void describe_attention(Fields& fields, std::string_view name, types::AttentionLoss& loss) {
+    fields.group({name, "what attention loses where there is little of it; left out: nothing"}, [&](Fields& inside) {
+        describe_sources(inside);
+        inside.number({"start_keys", "a row's start costs as much as so many keys", true}, loss.start_keys, kTail);
+        inside.number({"tail_blocks", "a causal mask's uneven blocks cost as much as so many more", true},
+                      loss.tail_blocks, kTail);
+    });
+}
+
+void describe_head_sizes(Fields& fields, std::vector<types::HeadSizeRate>& rates) {
+    const Key key{"attention_head_sizes", "rates of other head sizes, as shares of that of 128"};
+    std::vector<types::HeadSizeRate> read;
+    const auto describe_rate = [&](Fields& inside) {
+        types::HeadSizeRate rate;
+        inside.number({"head_size", "mean of query's and value's", true}, rate.head_size, kHeadSize);
+        inside.number({"forward", "share of the rate of heads of 128", true}, rate.forward, kRateShare);
+        inside.number({"backward", "share of the rate of heads of 128", true}, rate.backward, kRateShare);
+        read.push_back(rate);
+    };
+    fields.groups(key, describe_rate, [&] {
+        for (std::size_t i = 1; i < read.size(); ++i)
+            if (read[i].head_size <= read[i - 1].head_size)
+                fields.problem(key.name, "found head sizes that do not rise, expected rising ones");
+        rates = read;
+    });
+}
+
 void describe_device(Fields& fields, types::Device& device) {
     describe_sources(fields);
     fields.text({"name", "what the maker calls it"}, device.name);
@@ -20,13 +51,20 @@ void describe_device(Fields& fields, types::Device& device) {
     fields.count({"compute_capability", "90 is 9.0", true}, capability, IntegerRange{50, 200});
     device.compute_capability = static_cast<int>(capability);
     fields.size({"memory", "usable by the caching allocator", true}, device.memory);
-    fields.tflop_per_s({"gemm_bf16_tflop_per_s", "sustained in training, not the data sheet's peak", true},
+    fields.tflop_per_s({"gemm_bf16_tflop_per_s", "sustained in training, writing the result not counted", true},
                        device.gemm_bf16);
     fields.tflop_per_s({"gemm_fp8_tflop_per_s", "the same of FP8 operands; left out: no FP8"}, device.gemm_fp8);
-    fields.tflop_per_s({"attention_forward_bf16_tflop_per_s", "sustained in training", true},
+    fields.tflop_per_s({"gemm_fp8_blockwise_tflop_per_s", "the same with a scale a block; left out: as the former"},
+                       device.gemm_fp8_blockwise);
+    fields.microseconds({"gemm_ramp_us", "a GEMM's start and end, beside kernel_overhead_us"}, device.gemm_ramp,
+                        kMicroseconds);
+    fields.tflop_per_s({"attention_forward_bf16_tflop_per_s", "sustained in training, heads of 128", true},
                        device.attention_forward_bf16);
-    fields.tflop_per_s({"attention_backward_bf16_tflop_per_s", "sustained in training", true},
+    fields.tflop_per_s({"attention_backward_bf16_tflop_per_s", "sustained in training, heads of 128", true},
                        device.attention_backward_bf16);
+    describe_attention(fields, "attention_forward", device.attention_forward);
+    describe_attention(fields, "attention_backward", device.attention_backward);
+    describe_head_sizes(fields, device.attention_head_sizes);
     fields.gb_per_s({"memory_bandwidth_gb_per_s", "bytes read and written by a vectorised kernel", true},
                     device.memory_bandwidth);
     fields.gb_per_s({"strided_bandwidth_gb_per_s", "the same of a kernel that gathers a strided view"},

@@ -59,15 +59,36 @@ struct Link {
     Nanoseconds latency{0};
 };
 
+/// What attention loses where there is little of it: its time is (1 + start_keys / keys a row sees) times (1 +
+/// tail_blocks / blocks) times that at the full rate. A block is 128 rows of a head's scores, the unit that a
+/// multiprocessor takes; the second factor is for a causal mask, whose blocks differ in length, so that some
+/// multiprocessors end early, and is less where they differ less.
+struct AttentionLoss {
+    double start_keys = 0;
+    double tail_blocks = 0;
+};
+
+/// The rate of attention with heads of this size, as a share of that with 128.
+struct HeadSizeRate {
+    double head_size = 0;
+    double forward = 1;
+    double backward = 1;
+};
+
 /// One GPU. Rates are what kernels sustain in training, not data-sheet peaks.
 struct Device {
     std::string name;
-    int compute_capability = 0;  ///< 90 is 9.0
-    Bytes memory;                ///< usable by the caching allocator: total less context and libraries
-    FlopsPerSecond gemm_bf16;
-    FlopsPerSecond gemm_fp8;  ///< 0: no FP8
-    FlopsPerSecond attention_forward_bf16;
+    int compute_capability = 0;             ///< 90 is 9.0
+    Bytes memory;                           ///< usable by the caching allocator: total less context and libraries
+    FlopsPerSecond gemm_bf16;               ///< multiplying, apart from `gemm_ramp` and from writing the result
+    FlopsPerSecond gemm_fp8;                ///< 0: no FP8
+    FlopsPerSecond gemm_fp8_blockwise;      ///< the same where every block of an operand has a scale; 0: as gemm_fp8
+    Nanoseconds gemm_ramp{0};               ///< what a GEMM spends on filling its pipelines and draining them
+    FlopsPerSecond attention_forward_bf16;  ///< of heads of 128 in large numbers
     FlopsPerSecond attention_backward_bf16;
+    AttentionLoss attention_forward;
+    AttentionLoss attention_backward;
+    std::vector<HeadSizeRate> attention_head_sizes;  ///< rising; between two, the line between them; none: all alike
     BytesPerSecond memory_bandwidth;
     BytesPerSecond strided_bandwidth;  ///< gathering a strided view, bytes read and written; 0: as memory_bandwidth
     Nanoseconds kernel_overhead{0};    ///< fixed device time of any kernel
@@ -92,7 +113,7 @@ struct HostCosts {
     Nanoseconds synchronize{0};             ///< host side of a device synchronisation once the device is idle
     Nanoseconds device_allocation_call{0};  ///< cudaMalloc, when the caching allocator has no block
     Nanoseconds pinned_allocation_per_gib{0};
-    BytesPerSecond memory_bandwidth;  ///< of the machine, reads and writes together; 0: not known
+    BytesPerSecond memory_bandwidth;         ///< of the machine, reads and writes together; 0: not known
     std::int64_t launch_queue_depth = 1024;  ///< launches in flight before the host blocks
 };
 
