@@ -79,7 +79,8 @@ TEST(Durations, TakesTheLongerOfArithmeticAndTraffic) {
 }
 
 TEST(Durations, CountsNoArithmeticForMemoryBoundKernels) {
-    EXPECT_EQ(kernel({"norm", KernelClass::memory_bound, 1e12, Bytes{3'000'000}, false, {}}, Phase::forward), 3'000 + 700);
+    EXPECT_EQ(kernel({"norm", KernelClass::memory_bound, 1e12, Bytes{3'000'000}, false, {}}, Phase::forward),
+              3'000 + 700);
 }
 
 // 1e9 FLOPs: 20 us at 50 TFLOPS forward, also when recomputed, 25 us at 40 TFLOPS backward.

@@ -77,6 +77,56 @@ TEST(ExpertsLowering, MovesGroupsAroundCheckpointsWithoutLosingATensor) {
                 }
 }
 
+struct Totals {
+    std::int64_t kernels = 0;
+    std::int64_t exchanges = 0;
+    types::Nanoseconds kernel_time{0};
+    types::Bytes moved;
+    friend bool operator==(const Totals&, const Totals&) = default;
+};
+
+Totals totals_of(const StepProgram& program) {
+    Totals totals;
+    for (const tests::IssuedOperation& issued : tests::expand(program, RunStage::steady)) {
+        const Operation& operation = issued.operation;
+        if (operation.kind == OperationKind::compute) {
+            ++totals.kernels;
+            totals.kernel_time += operation.duration;
+        }
+        if (operation.kind == OperationKind::collective && operation.stream == Stream::communication)
+            ++totals.exchanges;
+        if (operation.kind == OperationKind::copy) totals.moved += operation.bytes;
+    }
+    return totals;
+}
+
+// Forwards beside backwards run the same kernels, exchanges and copies in another order; no tensor is lost on the way,
+// with weight gradients in place and delayed, and with groups moved.
+TEST(ExpertsLowering, PairsChunksWithoutLosingWorkOrATensor) {
+    for (const ModuleSet modules : {ModuleSet{}, kModules}) {
+        Scenario scenario = with_everything({RecomputeModule::layernorm, RecomputeModule::moe_act});
+        scenario.model.moe_layer_freq = {false, true, true, false};
+        layers::StageLayers stage = layers::build_megatron_stage(scenario, 0);
+        const Durations durations(scenario.hardware, scenario.parallel);
+        const types::OffloadChoice choice{.modules = modules};
+        const Totals plain = totals_of(lower(stage, 4, choice, scenario.rules, durations).program);
+        for (const bool delayed : {false, true}) {
+            stage.paired_chunks = true;
+            stage.delayed_weight_gradients = delayed;
+            const Lowered lowered = lower(stage, 4, choice, scenario.rules, durations);
+            EXPECT_FALSE(lowered.chunk_mismatch);
+            const Totals paired = totals_of(lowered.program);
+            EXPECT_EQ(paired.kernels, plain.kernels);
+            EXPECT_EQ(paired.exchanges, plain.exchanges);
+            EXPECT_EQ(paired.kernel_time, plain.kernel_time);
+            EXPECT_EQ(paired.moved > types::Bytes{0}, !modules.empty());
+            const tests::ProgramFacts facts =
+                tests::follow(lowered.program, {RunStage::record, RunStage::steady, RunStage::steady});
+            for (const std::string& problem : facts.problems) ADD_FAILURE() << problem;
+        }
+    }
+}
+
 // A whole part recomputed has no group inside; the norm's and attention's still move.
 TEST(ExpertsLowering, MovesNothingInsideACheckpointAroundTheWholePart) {
     const Scenario scenario = with_everything({RecomputeModule::moe});

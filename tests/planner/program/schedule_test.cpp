@@ -32,6 +32,7 @@ std::string text(const std::vector<ScheduleStep>& steps) {
         if (!words.empty()) words += ' ';
         if (step.kind == Kind::forward) words += "F" + text(step.chunk);
         if (step.kind == Kind::backward) words += "B" + text(step.chunk);
+        if (step.kind == Kind::paired) words += "F" + text(step.chunk) + "|B" + text(step.other);
         if (step.transfers.empty()) continue;
         std::string inside;
         for (const Transfer& transfer : step.transfers)
@@ -55,9 +56,23 @@ PipelineShape interleaved(std::int64_t rank, std::int64_t ranks, std::int64_t vi
             .overlapped_transfers = overlapped};
 }
 
+/// The same steps with a forward and a backward in place of a pair.
+std::vector<ScheduleStep> one_by_one(const std::vector<ScheduleStep>& steps) {
+    std::vector<ScheduleStep> all;
+    for (const ScheduleStep& step : steps) {
+        if (step.kind == Kind::paired) {
+            all.push_back({Kind::forward, step.chunk, {}, {}});
+            all.push_back({Kind::backward, step.other, {}, {}});
+        } else {
+            all.push_back(step);
+        }
+    }
+    return all;
+}
+
 std::vector<Chunk> chunks_of(const std::vector<ScheduleStep>& steps, Kind kind) {
     std::vector<Chunk> found;
-    for (const ScheduleStep& step : steps)
+    for (const ScheduleStep& step : one_by_one(steps))
         if (step.kind == kind) found.push_back(step.chunk);
     return found;
 }
@@ -75,7 +90,7 @@ std::vector<Chunk> transfers_of(const std::vector<ScheduleStep>& steps, Transfer
 std::int64_t peak_in_flight(const std::vector<ScheduleStep>& steps) {
     std::int64_t now = 0;
     std::int64_t peak = 0;
-    for (const ScheduleStep& step : steps) {
+    for (const ScheduleStep& step : one_by_one(steps)) {
         now += step.kind == Kind::forward ? 1 : step.kind == Kind::backward ? -1 : 0;
         peak = std::max(peak, now);
     }
@@ -94,13 +109,19 @@ void for_each_shape(Check check) {
                 for (std::int64_t groups = 1; groups <= 3; ++groups)
                     for (std::int64_t rank = 0; rank < ranks; ++rank)
                         for (const bool overlapped : {true, false})
-                            check(interleaved(rank, ranks, stages, groups * group, group, overlapped));
+                            for (const bool paired : {true, false}) {
+                                PipelineShape shape =
+                                    interleaved(rank, ranks, stages, groups * group, group, overlapped);
+                                shape.paired = paired;
+                                check(shape);
+                            }
 }
 
 std::string name_of(const PipelineShape& shape) {
     return "rank " + std::to_string(shape.rank) + " of " + std::to_string(shape.ranks) + ", " +
            std::to_string(shape.virtual_stages) + " virtual stages, " + std::to_string(shape.microbatches) +
-           " microbatches in groups of " + std::to_string(shape.group) + (shape.overlapped_transfers ? ", posted" : "");
+           " microbatches in groups of " + std::to_string(shape.group) +
+           (shape.overlapped_transfers ? ", posted" : "") + (shape.paired ? ", paired" : "");
 }
 
 TEST(Schedule, AlternatesForwardAndBackwardOnOneStageWithoutTransfers) {
@@ -162,6 +183,24 @@ TEST(Schedule, ExchangesInPairsWhenTransfersDoNotOverlap) {
               "BA0 (sb A0, rb A1) BA1 (sb A1)");
 }
 
+// On one rank every backward but the last has the next microbatch's forward beside it.
+TEST(Schedule, PairsTheForwardOfOneMicrobatchWithTheBackwardOfTheOneBefore) {
+    PipelineShape shape = plain(0, 1, 3);
+    shape.paired = true;
+    EXPECT_EQ(text(pipeline_schedule(shape)), "FA0 FA1|BA0 FA2|BA1 BA2");
+    shape.microbatches = 1;
+    EXPECT_EQ(text(pipeline_schedule(shape)), "FA0 BA0");
+}
+
+// One forward more in the warm-up, then pairs: both inputs are awaited before, both results posted after.
+TEST(Schedule, PairsInterleavedChunksAfterOneMoreForward) {
+    PipelineShape shape = interleaved(1, 2, 2, 2, 2);
+    shape.paired = true;
+    EXPECT_EQ(text(pipeline_schedule(shape)),
+              "(rf A0) FA0 (sf A0, rf A1) FA1 (sf A1, rf B0) FB0 (rf B1) FB1|BB0 {sb B0} ~(sb B0) "
+              "BB1 (sb B1, rb A0) BA0 (sb A0, rb A1) BA1 (sb A1)");
+}
+
 TEST(Schedule, RunsEveryChunkOnceForwardAndLaterOnceBackward) {
     for_each_shape([](const PipelineShape& shape) {
         SCOPED_TRACE(name_of(shape));
@@ -169,7 +208,7 @@ TEST(Schedule, RunsEveryChunkOnceForwardAndLaterOnceBackward) {
         EXPECT_EQ(chunks_of(steps, Kind::forward), forward_chunks(shape));
         EXPECT_EQ(chunks_of(steps, Kind::backward), backward_chunks(shape));
         std::map<Chunk, int> state;
-        for (const ScheduleStep& step : steps) {
+        for (const ScheduleStep& step : one_by_one(steps)) {
             if (step.kind == Kind::forward) {
                 EXPECT_EQ(state[step.chunk]++, 0);
             }
@@ -230,7 +269,7 @@ TEST(Schedule, HasEveryInputBeforeItsForwardAndEveryGradientBeforeItsBackward) {
     for_each_shape([](const PipelineShape& shape) {
         SCOPED_TRACE(name_of(shape));
         std::map<std::pair<TransferKind, Chunk>, int> there;
-        for (const ScheduleStep& step : pipeline_schedule(shape)) {
+        for (const ScheduleStep& step : one_by_one(pipeline_schedule(shape))) {
             if (step.kind == Kind::exchange || step.kind == Kind::await)
                 for (const Transfer& transfer : step.transfers) ++there[{transfer.kind, transfer.chunk}];
             const bool first = shape.rank == 0 && step.chunk.virtual_stage == 0;
