@@ -92,14 +92,14 @@ TEST(Command, PointsAtEverythingThatItCannotPlanYet) {
     std::ifstream small(std::string(STOWAGE_SOURCE_DIR) + "/" + kSmall);
     std::string text{std::istreambuf_iterator<char>(small), {}};
     const std::string precision = "precision: bf16";
-    text.replace(text.find(precision), precision.size(), "precision: mxfp8\ncuda_graph: {cuda_graph_impl: local}");
+    text.replace(text.find(precision), precision.size(), "precision: fp32\ncuda_graph: {cuda_graph_impl: local}");
     support::write_text(path, text);
     for (const std::string verb : {"plan ", "simulate "}) {
         const CommandResult result = stowage(verb + path);
         EXPECT_EQ(result.code, 3);
         EXPECT_EQ(result.error, path +
-                                    ":14:12: error: precision: this version cannot plan precision: mxfp8\n"
-                                    "  precision: mxfp8\n"
+                                    ":14:12: error: precision: this version cannot plan precision: fp32\n"
+                                    "  precision: fp32\n"
                                     "             ^\n"
                                     "hint: use bf16\n" +
                                     path +
