@@ -340,11 +340,20 @@ struct RecomputedSpan {
     std::size_t last = 0;
 };
 
+/// A bucket of a virtual stage's gradients or parameters whose collective runs beside compute.
+struct OverlappedBucket {
+    std::size_t frame =
+        0;               ///< gradients: complete after this frame's backward; parameters: needed by its forward first
+    LayerScript script;  ///< `forward`: what is launched; nothing waits in it
+};
+
 /// The layers of one virtual stage: what one microbatch passes through without leaving the rank.
 struct ChunkLayers {
-    std::vector<std::size_t> order;           ///< the script of each frame, in forward order
-    std::vector<std::int64_t> layer_numbers;  ///< per frame: number of the transformer layer, -1 for other frames
-    std::vector<RecomputedSpan> recomputed;   ///< rising, without overlap
+    std::vector<std::size_t> order;            ///< the script of each frame, in forward order
+    std::vector<std::int64_t> layer_numbers;   ///< per frame: number of the transformer layer, -1 for other frames
+    std::vector<RecomputedSpan> recomputed;    ///< rising, without overlap
+    std::vector<OverlappedBucket> reductions;  ///< falling frames: beside the last microbatch's backward
+    std::vector<OverlappedBucket> gathers;     ///< rising frames: beside the first microbatch's forward
 };
 
 /// All that one pipeline rank runs and holds.

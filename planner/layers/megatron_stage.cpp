@@ -83,6 +83,7 @@ StageLayers build_megatron_stage(const types::Scenario& scenario, std::int64_t p
     stage.delayed_weight_gradients = scenario.parallel.delay_wgrad_compute;
     add_chunks(stage, scenario, dimensions);
     stage.optimizer = optimizer_step(scenario, dimensions, stage);
+    add_overlapped_buckets(scenario, dimensions, stage);
     stage.states = rank_states(scenario, dimensions, stage);
     stage.boundary = Bytes{2 * dimensions.hidden_elements()};
     return stage;

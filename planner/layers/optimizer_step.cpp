@@ -1,5 +1,6 @@
 #include "planner/layers/optimizer_step.hpp"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -33,27 +34,30 @@ CommGroup replicas_of(ParameterKind kind) {
 
 /// Among the ranks of one optimizer instance, or across the instances.
 void instance_collective(Writer& writer, const std::string& name, CollectiveKind kind, const ParameterBuffer& buffer,
-                         std::int64_t bytes, bool across) {
+                         std::int64_t bytes, bool across, bool waits) {
     if ((across ? buffer.instances() : buffer.shards) == 1) return;
-    writer.script.collective({name, kind, replicas_of(buffer.kind), Bytes{bytes}, true, buffer.instances(), across});
+    writer.script.collective({name, kind, replicas_of(buffer.kind), Bytes{bytes}, waits, buffer.instances(), across});
+}
+
+/// Of a whole buffer or a bucket of it.
+void reduce_bucket(Writer& writer, const Job& job, const ParameterBuffer& buffer, std::int64_t elements, bool waits) {
+    if (buffer.replicas == 1) return;
+    const std::int64_t size = job.formats.gradient;
+    const std::string name = job.name(buffer);
+    writer.memory_kernel("gradients.scale_" + name, 2 * size * elements);
+    if (!job.distributed()) {
+        writer.script.collective({"gradients.reduce_" + name, CollectiveKind::all_reduce, replicas_of(buffer.kind),
+                                  Bytes{size * elements}, waits});
+        return;
+    }
+    instance_collective(writer, "gradients.reduce_" + name, CollectiveKind::reduce_scatter, buffer, size * elements,
+                        false, waits);
+    instance_collective(writer, "gradients.reduce_instances_" + name, CollectiveKind::all_reduce, buffer,
+                        size * elements / buffer.shards, true, waits);
 }
 
 void reduce_gradients(Writer& writer, const Job& job) {
-    const std::int64_t size = job.formats.gradient;
-    for (const ParameterBuffer& buffer : job.buffers) {
-        if (buffer.replicas == 1) continue;
-        const std::string name = job.name(buffer);
-        writer.memory_kernel("gradients.scale_" + name, 2 * size * buffer.padded);
-        if (!job.distributed()) {
-            writer.collective("gradients.reduce_" + name, CollectiveKind::all_reduce, replicas_of(buffer.kind),
-                              size * buffer.padded);
-            continue;
-        }
-        instance_collective(writer, "gradients.reduce_" + name, CollectiveKind::reduce_scatter, buffer,
-                            size * buffer.padded, false);
-        instance_collective(writer, "gradients.reduce_instances_" + name, CollectiveKind::all_reduce, buffer,
-                            size * buffer.shard, true);
-    }
+    for (const ParameterBuffer& buffer : job.buffers) reduce_bucket(writer, job, buffer, buffer.padded, true);
 }
 
 bool ends_with(const std::string& name, const std::string& ending) {
@@ -155,28 +159,83 @@ void update_on_host(Writer& writer, const Job& job) {
 }
 
 /// FP8 weights travel as such; those of MXFP8 as bf16, quantised on arrival.
-void gather_parameters(Writer& writer, const Job& job) {
-    for (const ParameterBuffer& buffer : job.buffers) {
-        const bool mxfp8 = buffer.fp8 && job.scenario.precision == types::Precision::mxfp8;
-        const std::int64_t size = buffer.fp8 && !mxfp8 ? 1 : job.formats.parameter;
-        instance_collective(writer, "optimizer.gather_" + job.name(buffer), CollectiveKind::all_gather, buffer,
-                            size * buffer.padded, false);
-        if (mxfp8) writer.memory_kernel("optimizer.quantise_" + job.name(buffer), (2 + 2) * buffer.padded);
-    }
+void gather_bucket(Writer& writer, const Job& job, const ParameterBuffer& buffer, std::int64_t elements, bool waits) {
+    const bool mxfp8 = buffer.fp8 && job.scenario.precision == types::Precision::mxfp8;
+    const std::int64_t size = buffer.fp8 && !mxfp8 ? 1 : job.formats.parameter;
+    instance_collective(writer, "optimizer.gather_" + job.name(buffer), CollectiveKind::all_gather, buffer,
+                        size * elements, false, waits);
+    if (mxfp8) writer.memory_kernel("optimizer.quantise_" + job.name(buffer), (2 + 2) * elements);
 }
 
-}  // namespace
+void gather_parameters(Writer& writer, const Job& job) {
+    for (const ParameterBuffer& buffer : job.buffers) gather_bucket(writer, job, buffer, buffer.padded, true);
+}
 
-LayerScript optimizer_step(const Scenario& scenario, const Dimensions& dimensions, const StageLayers& stage) {
-    ScriptBuilder script(ScriptKind::optimizer, "optimizer");
-    Writer writer(script, dimensions, scenario);
-    const std::vector<Parameter> parameters = stage_parameters(stage);
+Job job_of(const Scenario& scenario, const StageLayers& stage) {
     Job job{scenario,
             state_formats(scenario),
             parameter_buffers(scenario, stage.pipeline_rank, parameters_by_chunk(stage)),
             stage.chunks.size() > 1,
             {}};
     job.host = host_share(scenario, job.buffers);
+    return job;
+}
+
+/// The frame of a chunk that owns its parameter of this number.
+std::size_t frame_of(const StageLayers& stage, const ChunkLayers& chunk, std::size_t parameter) {
+    std::size_t frame = 0;
+    for (std::size_t end = 0;; ++frame) {
+        end += stage.scripts[chunk.order[frame]].parameters.size();
+        if (parameter < end) return frame;
+    }
+}
+
+/// One bucket's collective, by the function that writes it.
+template <class Write>
+OverlappedBucket overlapped_bucket(const Scenario& scenario, const Dimensions& dimensions, std::size_t frame,
+                                   const std::string& name, Part part, Write write) {
+    ScriptBuilder script(ScriptKind::optimizer, name);
+    Writer writer(script, dimensions, scenario);
+    script.begin_forward(part);
+    write(writer);
+    return {frame, script.build()};
+}
+
+}  // namespace
+
+void add_overlapped_buckets(const Scenario& scenario, const Dimensions& dimensions, StageLayers& stage) {
+    const types::Optimizer& optimizer = scenario.optimizer;
+    if (!optimizer.overlap_grad_reduce && !optimizer.overlap_param_gather) return;
+    const Job job = job_of(scenario, stage);
+    for (const ParameterBuffer& buffer : job.buffers) {
+        ChunkLayers& chunk = stage.chunks[buffer.chunk];
+        for (std::size_t bucket = 0; bucket < buffer.buckets.size(); ++bucket) {
+            const std::size_t frame = frame_of(stage, chunk, buffer.completes[bucket]);
+            const std::int64_t elements = buffer.buckets[bucket];
+            const std::string name = job.name(buffer) + ", bucket " + std::to_string(bucket);
+            if (optimizer.overlap_grad_reduce && buffer.replicas > 1)
+                chunk.reductions.push_back(
+                    overlapped_bucket(scenario, dimensions, frame, "gradients of " + name, Part::gradients,
+                                      [&](Writer& w) { reduce_bucket(w, job, buffer, elements, false); }));
+            if (optimizer.overlap_param_gather && buffer.shards > 1)
+                chunk.gathers.push_back(
+                    overlapped_bucket(scenario, dimensions, frame, "parameters of " + name, Part::optimizer,
+                                      [&](Writer& w) { gather_bucket(w, job, buffer, elements, false); }));
+        }
+    }
+    for (ChunkLayers& chunk : stage.chunks) {
+        std::stable_sort(chunk.reductions.begin(), chunk.reductions.end(),
+                         [](const auto& left, const auto& right) { return left.frame > right.frame; });
+        std::stable_sort(chunk.gathers.begin(), chunk.gathers.end(),
+                         [](const auto& left, const auto& right) { return left.frame < right.frame; });
+    }
+}
+
+LayerScript optimizer_step(const Scenario& scenario, const Dimensions& dimensions, const StageLayers& stage) {
+    ScriptBuilder script(ScriptKind::optimizer, "optimizer");
+    Writer writer(script, dimensions, scenario);
+    const std::vector<Parameter> parameters = stage_parameters(stage);
+    const Job job = job_of(scenario, stage);
     std::int64_t owned = 0;
     std::int64_t held = 0;
     for (const ParameterBuffer& buffer : job.buffers) {
@@ -186,7 +245,7 @@ LayerScript optimizer_step(const Scenario& scenario, const Dimensions& dimension
     std::int64_t on_host = 0;
     for (const std::int64_t elements : job.host.elements) on_host += elements;
     script.begin_forward(Part::gradients);
-    reduce_gradients(writer, job);
+    if (!scenario.optimizer.overlap_grad_reduce) reduce_gradients(writer, job);
     reduce_partial_gradients(writer, job, parameters);
     reduce_embedding_gradient(writer, job, stage, parameters);
     script.part(Part::optimizer);
@@ -194,7 +253,7 @@ LayerScript optimizer_step(const Scenario& scenario, const Dimensions& dimension
     clip_gradients(writer, job, owned);
     update(writer, job, owned - on_host);
     update_on_host(writer, job);
-    if (job.distributed()) gather_parameters(writer, job);
+    if (job.distributed() && !scenario.optimizer.overlap_param_gather) gather_parameters(writer, job);
     script.part(Part::gradients);
     writer.memory_kernel("gradients.clear", job.formats.gradient * held);
     return script.build();

@@ -16,4 +16,9 @@ namespace stowage::layers {
 /// `stage`: with its chunks and their scripts.
 LayerScript optimizer_step(const types::Scenario& scenario, const Dimensions& dimensions, const StageLayers& stage);
 
+/// Gives every virtual stage the buckets whose gradients are reduced beside its last backward (overlap_grad_reduce) and
+/// whose parameters are gathered beside its first forward (overlap_param_gather); the step itself then leaves these
+/// out.
+void add_overlapped_buckets(const types::Scenario& scenario, const Dimensions& dimensions, StageLayers& stage);
+
 }  // namespace stowage::layers

@@ -34,6 +34,7 @@ struct LayoutRules {
 /// Where a parameter lies in its buffer.
 struct Placed {
     const Parameter* parameter = nullptr;
+    std::size_t number = 0;  ///< in model order
     std::int64_t begin = 0;
     std::size_t bucket = 0;
 };
@@ -43,11 +44,11 @@ class BufferLayout {
 public:
     explicit BufferLayout(const LayoutRules& rules) : rules_(rules) {}
 
-    void add(const Parameter& parameter, bool shared) {
+    void add(const Parameter& parameter, std::size_t number, bool shared) {
         const bool own_bucket = rules_.distributed && shared;
         if (rules_.distributed) end_ = round_up(end_, kStartAlignment);
         if (own_bucket && end_ > bucket_begin_) close();
-        placed_.push_back({&parameter, end_, buckets_.size()});
+        placed_.push_back({&parameter, number, end_, buckets_.size()});
         end_ += parameter.elements();
         const bool full = rules_.bucket_size && end_ - bucket_begin_ >= *rules_.bucket_size;
         if (own_bucket || full) close();
@@ -56,11 +57,13 @@ public:
         if (end_ > bucket_begin_) close();
         buffer.padded = end_;
         buffer.buckets = buckets_;
+        buffer.completes.resize(buckets_.size());
         buffer.shard = end_ / buffer.shards;
         std::int64_t bucket_begin = 0;
         std::size_t bucket = 0;
         for (const Placed& placed : placed_) {
             for (; bucket < placed.bucket; ++bucket) bucket_begin += buckets_[bucket];
+            buffer.completes[bucket] = placed.number;  // the last one placed stays
             const std::int64_t owned_end = bucket_begin + buckets_[bucket] / buffer.shards;
             const std::int64_t part = std::min(placed.parameter->elements(), owned_end - placed.begin);
             if (part > 0) buffer.pieces.push_back({placed.parameter->name, part});
@@ -113,7 +116,7 @@ ParameterBuffer buffer_of(const Scenario& scenario, std::int64_t pipeline_rank, 
     BufferLayout laid_out(rules_of(scenario, pipeline_rank, chunk, buffer.shards));
     for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
         if (!belongs(*it, key, holds_fp8_parameters(scenario))) continue;
-        laid_out.add(*it, is_shared(scenario, *it));
+        laid_out.add(*it, static_cast<std::size_t>(parameters.rend() - it) - 1, is_shared(scenario, *it));
         buffer.elements += it->elements();
     }
     laid_out.finish(buffer);

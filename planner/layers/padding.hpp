@@ -25,7 +25,9 @@ struct ParameterBuffer {
     std::int64_t shards = 1;            ///< ranks that the optimizer states are split over: one optimizer instance
     std::int64_t shard = 0;             ///< elements whose optimizer states this rank holds
     std::vector<std::int64_t> buckets;  ///< length of each; they add up to `padded`
-    std::vector<ShardPiece> pieces;     ///< what the first rank of an instance holds, without padding
+    std::vector<std::size_t>
+        completes;                   ///< of each bucket: the virtual stage's parameter, in model order, that fills it
+    std::vector<ShardPiece> pieces;  ///< what the first rank of an instance holds, without padding
 
     [[nodiscard]] std::int64_t instances() const { return replicas / shards; }
     /// Such as "dense" or "FP8 expert", with the virtual stage where there is more than one.

@@ -414,10 +414,6 @@ void check_optimizer(const Scenario& scenario, Missing& missing) {
                  setting("optimizer", optimizer.optimizer), "use adam");
     missing.when(optimizer.optimizer == types::OptimizerKind::sgd && distributed, "optimizer.optimizer",
                  "optimizer: sgd with use_distributed_optimizer", "Megatron's takes adam only");
-    missing.when(optimizer.overlap_grad_reduce, "optimizer.overlap_grad_reduce", "overlap_grad_reduce",
-                 "set it to false: gradients are reduced after the last backward");
-    missing.when(optimizer.overlap_param_gather, "optimizer.overlap_param_gather", "overlap_param_gather",
-                 "set it to false");
     const std::int64_t instances = optimizer.num_distributed_optimizer_instances;
     constexpr const char* kInstances = "optimizer.num_distributed_optimizer_instances";
     missing.when(instances > 1 && !distributed, kInstances,

@@ -170,6 +170,18 @@ Body BodyBuilder::setup() {
     return {"setup", writer.take()};
 }
 
+Body BodyBuilder::bucket(const layers::LayerScript& script) {
+    const FrameLayout layout(script, types::OffloadChoice{});
+    BodyWriter writer(*this, script, layout);
+    writer.plain_steps(script.forward);
+    return {script.name, writer.take()};
+}
+
+Body BodyBuilder::await_buckets() {
+    return {"await buckets",
+            {{.kind = OperationKind::stream_wait, .stream = Stream::main, .other = Stream::gradient_communication}}};
+}
+
 Body BodyBuilder::begin_step() {
     Body body{"begin of the step", {}};
     for (std::size_t i = 0; i < stage_.states.size(); ++i)

@@ -80,6 +80,10 @@ public:
     Body transfers(const std::vector<TransferPart>& parts, TransferCall call);
     /// Frees kInput of scope 0 if `first`, and kInput of scope 1 if `second`.
     Body free_inputs(std::string_view name, bool first, bool second);
+    /// Launches the collective of a bucket of gradients or parameters; nothing waits for it yet.
+    Body bucket(const layers::LayerScript& script);
+    /// The main stream waits for every bucket launched so far.
+    Body await_buckets();
     /// Frees what lives between steps only.
     Body begin_step();
 

@@ -120,8 +120,6 @@ TEST(Support, NamesEachFeatureThatIsMissing) {
          [](Scenario& s) { s.parallel.expert_model_parallel_size = 3; }},
         {"ranks of a pipeline stage do not divide", [](Scenario& s) { s.parallel.expert_model_parallel_size = 4; }},
         {"optimizer: muon", [](Scenario& s) { s.optimizer.optimizer = types::OptimizerKind::muon; }},
-        {"overlap_grad_reduce", [](Scenario& s) { s.optimizer.overlap_grad_reduce = true; }},
-        {"overlap_param_gather", [](Scenario& s) { s.optimizer.overlap_param_gather = true; }},
         {"optimizer: sgd with use_distributed_optimizer",
          [](Scenario& s) {
              s.optimizer.optimizer = types::OptimizerKind::sgd;

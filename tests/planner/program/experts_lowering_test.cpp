@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -125,6 +126,51 @@ TEST(ExpertsLowering, PairsChunksWithoutLosingWorkOrATensor) {
             for (const std::string& problem : facts.problems) ADD_FAILURE() << problem;
         }
     }
+}
+
+types::Bytes replica_bytes(const StepProgram& program, RunStage stage) {
+    types::Bytes bytes;
+    for (const tests::IssuedOperation& issued : tests::expand(program, stage))
+        if (issued.operation.kind == OperationKind::collective &&
+            issued.operation.stream == Stream::gradient_communication)
+            bytes += issued.operation.bytes;
+    return bytes;
+}
+
+// Buckets of overlapped reduction and gathering carry the bytes of the whole buffers, on one rank, a plain pipeline and
+// an interleaved one. Only the first rank of a plain pipeline has more than one bucket, of at least 40 million
+// elements.
+TEST(ExpertsLowering, ReducesAndGathersTheSameBytesInBuckets) {
+    for (const std::int64_t stages : {1, 2})
+        for (const std::int64_t depth : {1, 2}) {
+            if (stages == 1 && depth > 1) continue;
+            Scenario scenario = with_everything({});
+            scenario.parallel.pipeline_model_parallel_size = stages;
+            scenario.parallel.num_virtual_stages_per_pipeline_rank = depth;
+            scenario.optimizer.use_distributed_optimizer = true;
+            const Durations durations(scenario.hardware, scenario.parallel);
+            for (std::int64_t rank = 0; rank < stages; ++rank) {
+                SCOPED_TRACE("rank " + std::to_string(rank) + " of " + std::to_string(stages));
+                scenario.optimizer.overlap_grad_reduce = false;
+                scenario.optimizer.overlap_param_gather = false;
+                const Lowered plain =
+                    lower(layers::build_megatron_stage(scenario, rank), 4, {}, scenario.rules, durations);
+                scenario.optimizer.overlap_grad_reduce = true;
+                scenario.optimizer.overlap_param_gather = true;
+                const layers::StageLayers stage = layers::build_megatron_stage(scenario, rank);
+                const Lowered lowered = lower(stage, 4, {}, scenario.rules, durations);
+                const double whole = static_cast<double>(replica_bytes(plain.program, RunStage::steady).count);
+                const double buckets = static_cast<double>(replica_bytes(lowered.program, RunStage::steady).count);
+                EXPECT_NEAR(buckets, whole, 1e-4 * whole);  // buckets end at multiples of 128 elements a rank
+                EXPECT_GT(whole, 0);
+                const tests::ProgramFacts facts = tests::follow(lowered.program, {RunStage::record, RunStage::steady});
+                for (const std::string& problem : facts.problems) ADD_FAILURE() << problem;
+                const bool many = rank == 0 && depth == 1;
+                EXPECT_EQ(stage.chunks[0].reductions.size() > 1, many);
+                EXPECT_TRUE(std::is_sorted(stage.chunks[0].gathers.begin(), stage.chunks[0].gathers.end(),
+                                           [](const auto& l, const auto& r) { return l.frame < r.frame; }));
+            }
+        }
 }
 
 // A whole part recomputed has no group inside; the norm's and attention's still move.
