@@ -169,6 +169,10 @@ struct Collective {
     bool blocks_main = true;    ///< the main stream waits for it at once; otherwise until `join_collectives`
     std::int64_t parts = 1;     ///< the group is cut into so many runs of neighbours, and each runs it by itself
     bool across_parts = false;  ///< instead: among the ranks that have the same place in every part
+    /// all_to_all of the flex dispatcher: `bytes` are copies of tokens, each for `copies` of `places` that lie spread
+    /// evenly over the ranks. A token crosses once to each node and once to each rank there. 0: every copy crosses.
+    std::int64_t copies = 0;
+    std::int64_t places = 0;
 };
 
 /// Whether it carries tokens to experts of other ranks, or back.

@@ -202,10 +202,22 @@ std::int64_t fused_rows(const Dimensions& dim) {
     return std::max(dim.sent_tokens, dim.received_tokens) * dim.expert_tensor;
 }
 
+/// Expert tensor ranks are places of their own.
+void fused_exchange(Writer& writer, const std::string& name, std::int64_t bytes) {
+    const Dimensions& dim = writer.dim;
+    if (group_size(dim) == 1) return;
+    writer.script.collective({.name = name + ".fused",
+                              .kind = CollectiveKind::all_to_all,
+                              .group = CommGroup::expert_and_tensor,
+                              .bytes = Bytes{bytes},
+                              .copies = dim.topk * dim.expert_tensor,
+                              .places = dim.experts * dim.expert_tensor});
+}
+
 TokenRows fused_to_experts(Writer& writer, const std::string& name, bool weighted) {
     const TokenRows tokens = make_rows(writer, name + ".received", writer.dim.expert_tokens, weighted);
     const std::int64_t bytes = fused_rows(writer.dim) * (2 * writer.dim.routed_width + (weighted ? 4 : 0));
-    group_collective(writer, name + ".fused", CollectiveKind::all_to_all, bytes);
+    fused_exchange(writer, name, bytes);
     return tokens;
 }
 
@@ -217,7 +229,7 @@ TokenRows fused_from_experts(Writer& writer, const std::string& name, TokenRows 
     if (own.weighted)
         own.weights = writer.make(name + ".output.weights", {dim.local_tokens, dim.experts}, DataType::fp32);
     const std::int64_t bytes = fused_rows(dim) * (2 * dim.routed_width + (own.weighted ? 4 : 0));
-    group_collective(writer, name + ".fused", CollectiveKind::all_to_all, bytes);
+    fused_exchange(writer, name, bytes);
     drop_rows(writer, tokens);
     return own;
 }

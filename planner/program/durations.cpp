@@ -8,6 +8,17 @@
 namespace stowage::program {
 namespace {
 
+/// Chance that none of a token's copies goes to a given `share` of the places: drawn without repetition.
+double missed(const layers::Collective& collective, double share) {
+    const auto places = static_cast<double>(collective.places);
+    double chance = 1;
+    for (std::int64_t drawn = 0; drawn < collective.copies; ++drawn) {
+        const auto gone = static_cast<double>(drawn);
+        chance *= std::max(0.0, places * (1 - share) - gone) / (places - gone);
+    }
+    return chance;
+}
+
 Bytes whole(double bytes) { return Bytes{static_cast<std::int64_t>(bytes)}; }
 
 }  // namespace
@@ -71,6 +82,21 @@ Nanoseconds Durations::all_to_all(const Group& group, double bytes) const {
     return std::max(near, node.network.latency + types::transfer_time(whole(outside), node.network.rate));
 }
 
+/// Tokens go to the rank of the same place in each other node, which hands them on: what leaves a rank over NVLink is
+/// what came to it from all nodes.
+Nanoseconds Durations::token_exchange(const Group& group, const layers::Collective& collective) const {
+    const types::Node& node = hardware_.node;
+    const std::int64_t local = members_in_node(group);
+    const double once = static_cast<double>(collective.bytes.count) / static_cast<double>(collective.copies);
+    const double ranks = static_cast<double>(group.size);
+    const double nodes = ranks / static_cast<double>(local);
+    const double inside = once * (ranks - nodes) * (1 - missed(collective, 1 / ranks));
+    const double outside = once * (nodes - 1) * (1 - missed(collective, 1 / nodes));
+    const Nanoseconds near = node.nvlink.latency + types::transfer_time(whole(inside), node.nvlink.rate);
+    if (local == group.size) return near;
+    return std::max(near, node.network.latency + types::transfer_time(whole(outside), node.network.rate));
+}
+
 /// Every rank has one neighbour to send to; the slowest pair crosses nodes as soon as the group does.
 Nanoseconds Durations::exchange(const Group& group, double bytes) const {
     const types::Node& node = hardware_.node;
@@ -92,7 +118,8 @@ Nanoseconds Durations::collective(const layers::Collective& collective) const {
         case layers::CollectiveKind::all_reduce: return ring(ranks, 2 * bytes);
         case layers::CollectiveKind::all_gather:
         case layers::CollectiveKind::reduce_scatter: return ring(ranks, bytes);
-        case layers::CollectiveKind::all_to_all: return all_to_all(ranks, bytes);
+        case layers::CollectiveKind::all_to_all:
+            return collective.copies > 0 ? token_exchange(ranks, collective) : all_to_all(ranks, bytes);
         case layers::CollectiveKind::exchange: return exchange(ranks, bytes);
     }
     return Nanoseconds{0};

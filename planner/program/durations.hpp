@@ -13,7 +13,9 @@ namespace stowage::program {
 /// Collectives over n ranks of a tensor of B bytes, on rings: all_gather and reduce_scatter (n-1)/n B / rate,
 /// all_reduce twice that, all_to_all (n-1)/n of what the rank sends. The rate is NVLink's when the group lies in one
 /// node, otherwise that of the network ports which the group's members on one node have together, at most NVLink's; an
-/// all_to_all sends only what leaves the node over the network, while the rest moves over NVLink beside it. Source: the
+/// all_to_all sends only what leaves the node over the network, while the rest moves over NVLink beside it; that of the
+/// flex dispatcher crosses to a node once for all experts of a token there (deepseek-ai/DeepEP, csrc/kernels/internode
+/// and branch hybrid-ep), for experts chosen evenly. Source: the
 /// bandwidth terms of Thakur, Rabenseifner, Gropp 2005, section 4, which NCCL's bus-bandwidth figures are defined by.
 class Durations {
 public:
@@ -41,6 +43,7 @@ private:
     [[nodiscard]] Nanoseconds ring(const Group& group, double bytes) const;
     [[nodiscard]] Nanoseconds exchange(const Group& group, double bytes) const;
     [[nodiscard]] Nanoseconds all_to_all(const Group& group, double bytes) const;
+    [[nodiscard]] Nanoseconds token_exchange(const Group& group, const layers::Collective& collective) const;
 
     const types::Hardware& hardware_;
     const types::ParallelLayout& layout_;

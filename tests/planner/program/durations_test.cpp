@@ -157,6 +157,31 @@ TEST(Durations, ExchangesAcrossNodesAtTheSlowerOfTheTwoLinks) {
     EXPECT_EQ(collective(layout, CollectiveKind::all_to_all, CommGroup::expert, 1'600'000), 80'000 + 5'000);
 }
 
+layers::Collective tokens_of(std::int64_t bytes, std::int64_t copies, std::int64_t places) {
+    return {.name = "c",
+            .kind = CollectiveKind::all_to_all,
+            .group = CommGroup::expert,
+            .bytes = Bytes{bytes},
+            .copies = copies,
+            .places = places};
+}
+
+// Two copies of 8e5 bytes for 16 experts, one a rank, on two nodes: a node has none of a token's with chance
+// 8/16 * 7/15, so 8e5 * 23/30 bytes = 613,333 leave at 10 GB/s, not 8e5. Over NVLink 14 ranks * 8e5 * 1/8, 14 us.
+TEST(Durations, SendsATokenOnceToANodeThatHasSeveralOfItsExperts) {
+    const types::Hardware machine = hardware();
+    const types::ParallelLayout layout = layout_of({.experts = 16, .data = 16});
+    EXPECT_EQ(Durations(machine, layout).collective(tokens_of(1'600'000, 2, 16)), Nanoseconds{61'334 + 5'000});
+}
+
+// Eight ranks of a node with two of 16 experts each: a rank has none of two with chance 14/16 * 13/15, so 7 * 8e5 *
+// 29/120 bytes = 1,353,333 cross, not 7/8 of 16e5.
+TEST(Durations, SendsATokenOnceToARankThatHasSeveralOfItsExperts) {
+    const types::Hardware machine = hardware();
+    const types::ParallelLayout layout = layout_of({.experts = 8, .data = 8});
+    EXPECT_EQ(Durations(machine, layout).collective(tokens_of(1'600'000, 2, 16)), Nanoseconds{13'534 + 2'000});
+}
+
 // With expert-tensor parallelism of 2 the eight ranks of the group are every other one: four a node, 3/8 stay, 4/8 go.
 TEST(Durations, CountsTheMembersOfAStridedGroupInANode) {
     const Spread layout{.experts = 8, .expert_tensor = 2, .data = 16};
