@@ -9,7 +9,7 @@ namespace stowage::program {
 /// How long operations take alone, on the hardware and layout of a scenario. Everything that a recording would replace
 /// by a measured time is here.
 ///
-/// Kernels: max(FLOPs / sustained rate of the class, traffic / memory bandwidth) + fixed device overhead.
+/// Kernels: traffic / memory bandwidth + fixed device overhead; GEMMs and attention as in kernel_times.hpp.
 /// Collectives over n ranks of a tensor of B bytes, on rings: all_gather and reduce_scatter (n-1)/n B / rate,
 /// all_reduce twice that, all_to_all (n-1)/n of what the rank sends. The rate is NVLink's when the group lies in one
 /// node, otherwise that of the network ports which the group's members on one node have together, at most NVLink's; an

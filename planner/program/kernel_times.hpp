@@ -9,7 +9,7 @@
 // each fills the GPU. What this leaves out: the choice of tiles and the last wave that they fill in part (a GPU at its
 // power limit takes little harm, as its other multiprocessors speed up), and that streams let one expert's result leave
 // while the next one multiplies.
-// Held against 159 shapes on one H200: 10 of 119 dense ones are off by more than 6 %, none by more than 15 %; experts
+// Held against 159 shapes on one H200: 7 of 119 dense ones are off by more than 6 %, none by more than 15 %; experts
 // by up to 20 %. tests/planner/program/kernel_times_test.cpp.
 //
 // Attention. Rate by head size, and what little work loses: types::AttentionLoss.
