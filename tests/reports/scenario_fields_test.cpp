@@ -110,6 +110,27 @@ types::Optimizer optimizer_with_everything() {
     return optimizer;
 }
 
+void give_kernels_every_loss(types::Device& device) {
+    device.gemm_fp8_blockwise.rate = 999e12;
+    device.gemm_ramp = types::Nanoseconds{2500};
+    device.attention_forward = {277, 193};
+    device.attention_backward = {648, 133};
+    device.attention_head_sizes = {{64, 0.67, 0.74}, {256, 1.08, 0.8}};
+}
+
+void expect_every_loss(const types::Device& device) {
+    EXPECT_DOUBLE_EQ(device.gemm_fp8_blockwise.rate, 999e12);
+    EXPECT_EQ(device.gemm_ramp, types::Nanoseconds{2500});
+    EXPECT_EQ(device.attention_forward.start_keys, 277);
+    EXPECT_EQ(device.attention_forward.tail_blocks, 193);
+    EXPECT_EQ(device.attention_backward.start_keys, 648);
+    EXPECT_EQ(device.attention_backward.tail_blocks, 133);
+    ASSERT_EQ(device.attention_head_sizes.size(), 2U);
+    EXPECT_EQ(device.attention_head_sizes[1].head_size, 256);
+    EXPECT_EQ(device.attention_head_sizes[1].forward, 1.08);
+    EXPECT_EQ(device.attention_head_sizes[1].backward, 0.8);
+}
+
 Scenario common(const types::Model& model) {
     Scenario scenario = reader::read_scenario(STOWAGE_SOURCE_DIR "/tests/data/small.yaml");
     scenario.rules = types::RuleSet::core_0_18;
@@ -119,6 +140,7 @@ Scenario common(const types::Model& model) {
     scenario.hardware.nodes = 8;
     scenario.hardware.node.device.gemm_fp8.rate = 1234.5e12;
     scenario.hardware.node.device.strided_bandwidth.rate = 800e9;
+    give_kernels_every_loss(scenario.hardware.node.device);
     scenario.hardware.node.host.memory_bandwidth.rate = 400e9;
     scenario.precision = types::Precision::fp8_blockwise;
     scenario.optimizer = optimizer_with_everything();
@@ -213,6 +235,7 @@ TEST(ScenarioFields, ReadBackAsTheyWereWritten) {
         EXPECT_EQ(hardware_json(read.hardware.node), hardware_json(scenario.hardware.node));
         EXPECT_DOUBLE_EQ(read.hardware.node.device.gemm_fp8.rate, 1234.5e12);
         EXPECT_DOUBLE_EQ(read.hardware.node.device.strided_bandwidth.rate, 800e9);
+        expect_every_loss(read.hardware.node.device);
         EXPECT_DOUBLE_EQ(read.hardware.node.host.memory_bandwidth.rate, 400e9);
     }
 }
