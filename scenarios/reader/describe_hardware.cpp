@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "scenarios/reader/drafts.hpp"
 
 namespace stowage::reader {
@@ -37,9 +39,9 @@ void describe_head_sizes(Fields& fields, std::vector<types::HeadSizeRate>& rates
         read.push_back(rate);
     };
     fields.groups(key, describe_rate, [&] {
-        for (std::size_t i = 1; i < read.size(); ++i)
-            if (read[i].head_size <= read[i - 1].head_size)
-                fields.problem(key.name, "found head sizes that do not rise, expected rising ones");
+        const auto falls = [](const auto& a, const auto& b) { return a.head_size >= b.head_size; };
+        if (std::adjacent_find(read.begin(), read.end(), falls) != read.end())
+            fields.problem(key.name, "found head sizes that do not rise, expected rising ones");
         rates = read;
     });
 }
