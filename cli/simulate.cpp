@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <memory>
+#include <thread>
 
 #include "cli/inputs.hpp"
 #include "cli/outputs.hpp"
@@ -58,6 +60,12 @@ void refuse_illegal(const Simulated& simulated) {
                                                         ")\nhint: " + finding.nearest_legal);
 }
 
+simulator::SimulationOptions all_cores() {
+    simulator::SimulationOptions options;
+    options.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    return options;
+}
+
 types::ExitCode run_simulate(const SimulateOptions& options) {
     Simulated simulated =
         reports::looks_like_json(options.input) ? from_plan(options.input) : from_scenario(options.input);
@@ -65,7 +73,7 @@ types::ExitCode run_simulate(const SimulateOptions& options) {
     refuse_illegal(simulated);
     Outputs outputs(options.common, options.input, options.out, options.trace);
     const search::Job job = search::prepare(std::move(simulated.scenario));
-    const search::Outcome outcome = search::evaluate(job, simulated.choice);
+    const search::Outcome outcome = search::evaluate(job, simulated.choice, all_cores());
     const reports::Json document = reports::simulation_json(job, outcome);
     outputs.write_document(document);
     if (outcome.runs()) outputs.write_trace(job, outcome.choice);

@@ -7,6 +7,7 @@
 #include "planner/layers/inventory.hpp"
 #include "planner/layers/megatron_stage.hpp"
 #include "planner/layers/support.hpp"
+#include "planner/simulator/workers.hpp"
 #include "scenarios/types/check.hpp"
 
 namespace stowage::search {
@@ -17,14 +18,16 @@ struct LoweredRanks {
     bool runs = true;
 };
 
-LoweredRanks lower_all(const Job& job, const OffloadChoice& choice) {
+LoweredRanks lower_all(const Job& job, const OffloadChoice& choice, int threads) {
     const program::Durations durations(job.scenario.hardware, job.scenario.parallel);
     LoweredRanks lowered;
-    for (const layers::StageLayers& stage : job.stages) {
-        lowered.ranks.push_back(
-            program::lower(stage, job.scenario.microbatches(), choice, job.scenario.rules, durations));
-        if (lowered.ranks.back().chunk_mismatch) lowered.runs = false;
-    }
+    lowered.ranks.resize(job.stages.size());
+    simulator::Workers workers(std::max(1, std::min(threads, static_cast<int>(job.stages.size()))));
+    workers.run(job.stages.size(), [&](std::size_t rank) {
+        lowered.ranks[rank] =
+            program::lower(job.stages[rank], job.scenario.microbatches(), choice, job.scenario.rules, durations);
+    });
+    for (const program::Lowered& rank : lowered.ranks) lowered.runs = lowered.runs && !rank.chunk_mismatch;
     return lowered;
 }
 
@@ -130,13 +133,13 @@ Bytes Outcome::offloaded_bytes() const {
 }
 
 Outcome evaluate(const Job& job, const OffloadChoice& choice, const simulator::SimulationOptions& options) {
-    const LoweredRanks lowered = lower_all(job, choice);
+    const LoweredRanks lowered = lower_all(job, choice, options.threads);
     if (!lowered.runs) return asserts(choice);
     return predict(job, choice, lowered, options).first;
 }
 
 TracedOutcome evaluate_traced(const Job& job, const OffloadChoice& choice) {
-    LoweredRanks lowered = lower_all(job, choice);
+    LoweredRanks lowered = lower_all(job, choice, 1);
     TracedOutcome traced;
     if (!lowered.runs) {
         traced.outcome = asserts(choice);

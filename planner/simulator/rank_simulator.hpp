@@ -30,6 +30,8 @@ struct SimulationOptions {
     std::optional<Bytes> device_memory;
     /// Stop as soon as a rank has more than this allocated: a search that has an answer need not know by how much.
     std::optional<Bytes> stop_above_allocated;
+    /// Threads that pipeline ranks are spread over; the result does not depend on it.
+    int threads = 1;
 };
 
 enum class RankState : std::uint8_t {

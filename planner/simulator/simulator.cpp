@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "planner/simulator/workers.hpp"
 #include "scenarios/types/check.hpp"
 
 namespace stowage::simulator {
@@ -10,11 +11,18 @@ namespace {
 
 constexpr int kSteadySteps = 2;
 
+/// Whether the iteration asked the device for memory, or gave some back: the next one may then be another.
+bool takes_memory(const RankPrediction& rank) {
+    return rank.steady.device_allocation_calls > 0 || rank.steady.cache_flushes > 0;
+}
+
 class Pipeline {
 public:
     Pipeline(const std::vector<const program::StepProgram*>& programs, const types::Node& node,
              const SimulationOptions& options)
-        : forward_(programs.size()), backward_(programs.size()) {
+        : forward_(programs.size()),
+          backward_(programs.size()),
+          workers_(std::max(1, std::min(options.threads, static_cast<int>(programs.size() / 2)))) {
         for (std::size_t rank = 0; rank < programs.size(); ++rank)
             ranks_.push_back(std::make_unique<RankSimulator>(*programs[rank], node, options, channels_of(rank)));
     }
@@ -40,26 +48,37 @@ public:
 
 private:
     /// A rank that stops needs one of its neighbours to reach a transfer. As long as some rank gets further, all do in
-    /// the end.
+    /// the end. Ranks that are not neighbours run at once: they share no channel, so the result is the same whoever is
+    /// faster.
     void run_until_done() {
-        std::vector<bool> done(ranks_.size(), false);
-        std::size_t left = ranks_.size();
-        while (left > 0) {
-            bool moved = false;
-            for (std::size_t i = 0; i < ranks_.size(); ++i) {
-                if (done[i]) continue;
-                const std::uint64_t before = ranks_[i]->progress();
-                const RankState state = ranks_[i]->run();
-                if (state == RankState::out_of_memory) {
-                    out_of_memory_ = i;
-                    return;
-                }
-                done[i] = state == RankState::done;
-                left -= done[i] ? 1 : 0;
-                moved = moved || done[i] || ranks_[i]->progress() != before;
+        states_.assign(ranks_.size(), RankState::needs_neighbour);
+        std::vector<std::size_t> running;
+        while (std::any_of(states_.begin(), states_.end(), [](RankState state) { return state != RankState::done; })) {
+            moved_.assign(ranks_.size(), 0);
+            for (std::size_t turn = 0; turn < 3; ++turn) {
+                running.clear();
+                for (std::size_t i = 0; i < ranks_.size(); ++i)
+                    if (turn_of(i) == turn && states_[i] != RankState::done) running.push_back(i);
+                if (!running.empty()) workers_.run(running.size(), [&](std::size_t i) { advance(running[i]); });
+                for (std::size_t i = 0; i < ranks_.size() && !out_of_memory_; ++i)
+                    if (states_[i] == RankState::out_of_memory) out_of_memory_ = i;
+                if (out_of_memory_) return;
             }
+            const bool moved = std::any_of(moved_.begin(), moved_.end(), [](char rank) { return rank != 0; });
             STOWAGE_CHECK(moved, "the pipeline deadlocks: every rank waits for a neighbour");
         }
+    }
+
+    /// Even ranks, odd ranks, and the last of an odd number, which has the first for its neighbour.
+    [[nodiscard]] std::size_t turn_of(std::size_t rank) const {
+        const bool closes_odd_ring = ranks_.size() % 2 == 1 && ranks_.size() > 1 && rank + 1 == ranks_.size();
+        return closes_odd_ring ? 2 : rank % 2;
+    }
+
+    void advance(std::size_t rank) {
+        const std::uint64_t before = ranks_[rank]->progress();
+        states_[rank] = ranks_[rank]->run();
+        moved_[rank] = states_[rank] == RankState::done || ranks_[rank]->progress() != before ? 1 : 0;
     }
 
     /// The ranks form a ring: link i joins rank i and the next one.
@@ -76,6 +95,9 @@ private:
 
     std::vector<PeerChannel> forward_;   ///< outputs, by link
     std::vector<PeerChannel> backward_;  ///< output gradients, by link
+    Workers workers_;
+    std::vector<RankState> states_;
+    std::vector<char> moved_;  ///< in this round, by rank
     std::vector<std::unique_ptr<RankSimulator>> ranks_;
     Tick clock_ = 0;
     std::optional<std::size_t> out_of_memory_;
@@ -96,8 +118,10 @@ Prediction simulate(const std::vector<const program::StepProgram*>& programs, co
     };
     stage(RunStage::setup, &RankPrediction::setup);
     if (!prediction.out_of_memory) prediction.record_time = stage(RunStage::record, &RankPrediction::record);
-    for (int i = 0; i < kSteadySteps && !prediction.out_of_memory; ++i)
+    for (int i = 0; i < kSteadySteps && !prediction.out_of_memory; ++i) {
         prediction.step_time = stage(RunStage::steady, &RankPrediction::steady);
+        if (std::none_of(prediction.ranks.begin(), prediction.ranks.end(), takes_memory)) break;
+    }
     for (std::size_t i = 0; i < pipeline.size(); ++i) {
         prediction.ranks[i].pinned = pipeline.rank(i).pinned();
         prediction.ranks[i].timeline = pipeline.rank(i).take_timeline();

@@ -30,10 +30,10 @@ struct Prediction {
 };
 
 /// Runs the programs of all pipeline ranks together in virtual time: set-up, the first iteration, then steady
-/// iterations of which the last is reported (the first steady one still grows the allocator's segments). Every stage
-/// starts on all ranks at once. Shapes: one program a pipeline rank, in order; all on nodes like `node`. Cost:
-/// O(operations); about 10^7 operations a second on one core. Throws: std::logic_error if the programs deadlock or
-/// leave memory behind (our bug).
+/// iterations of which the last is reported: the first one in which no rank asks the device for memory, at most the
+/// second. Every stage starts on all ranks at once. Shapes: one program a pipeline rank, in order; all on nodes like
+/// `node`. Cost: O(operations); about 10^7 operations a second on one core. Throws: std::logic_error if the programs
+/// deadlock or leave memory behind (our bug).
 Prediction simulate(const std::vector<const program::StepProgram*>& programs, const types::Node& node,
                     const SimulationOptions& options = {});
 

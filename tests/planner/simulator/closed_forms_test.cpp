@@ -182,6 +182,29 @@ TEST(ClosedForms, InterleavedRanksThatAskTheirDevicesForEventsDoNotWaitForEachOt
     }
 }
 
+TEST(ClosedForms, ThreadsChangeNothing) {
+    for (const std::int64_t stages : {1, 2, 3, 5, 6}) {
+        EvenPipeline pipeline;
+        pipeline.stages = stages;
+        pipeline.virtual_stages = stages > 1 ? 2 : 1;
+        pipeline.microbatches = 2 * stages;
+        pipeline.layers = 2;
+        pipeline.choice.modules = {types::Module::core_attn, types::Module::attn_proj};
+        const auto ranks = tests::lower_all(pipeline, h200_copies());
+        SimulationOptions several;
+        several.threads = 3;
+        const Prediction alone = tests::run(ranks, h200_copies());
+        const Prediction together = tests::run(ranks, h200_copies(), several);
+        EXPECT_EQ(alone.step_time, together.step_time);
+        EXPECT_EQ(alone.record_time, together.record_time);
+        for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+            EXPECT_EQ(alone.ranks[rank].steady.peak_reserved, together.ranks[rank].steady.peak_reserved);
+            EXPECT_EQ(alone.ranks[rank].steady.exposed_copy, together.ranks[rank].steady.exposed_copy);
+            EXPECT_EQ(alone.ranks[rank].steady.busy, together.ranks[rank].steady.busy);
+        }
+    }
+}
+
 TEST(ClosedForms, RanksHoldTheChunksOfEachVirtualStageBeforeTheirFirstBackward) {
     // Two tensors a layer and chunk, each in a segment of its own size; with p = 2, v = 2, groups of 2: rank 0 holds
     // its warm-up of 4 chunks and one more, rank 1 three.
