@@ -35,6 +35,13 @@ std::optional<BlockHandle> CachingAllocator::allocate(Bytes size, Stream stream)
     return static_cast<BlockHandle>(index);
 }
 
+bool CachingAllocator::has_block(Bytes size, Stream stream) {
+    if (held_streams_ != 0) release_completed();
+    const Bytes wanted = block_size(config_, size);
+    const std::optional<FreeList::Entry> found = free_list(stream, pool_class(wanted)).best_fit(wanted);
+    return found && may_serve(config_, found->size, wanted);
+}
+
 BlockIndex CachingAllocator::find_block(Bytes size, Stream stream, PoolClass pool) {
     if (const BlockIndex found = take_free_block(size, stream, pool); found != kNoBlock) return found;
     if (const BlockIndex made = reserve_segment(size, stream, pool); made != kNoBlock) return made;

@@ -65,6 +65,9 @@ public:
     /// A block of at least `size` bytes for use on `stream`, or nothing: out of memory after everything was tried.
     /// Cost: O(1) where a cached block of that size is free, else O(log) in the number of distinct free sizes.
     std::optional<BlockHandle> allocate(Bytes size, Stream stream);
+    /// Whether `allocate` would find a block without asking the device, going by the events that are complete by now.
+    /// If not, and the device has no room for a segment either, `allocate` waits for the device.
+    [[nodiscard]] bool has_block(Bytes size, Stream stream);
     /// Throws: std::logic_error if the block is not live.
     void free(BlockHandle block);
     /// Tells that work on `stream` uses the block: its memory is not reused before that work is done.

@@ -9,7 +9,7 @@ namespace stowage::memory {
 
 std::optional<Address> VirtualDeviceMemory::reserve(Bytes size) {
     STOWAGE_CHECK(size.count > 0, "a segment has bytes");
-    if (limit_ && reserved_ + size > *limit_) return std::nullopt;
+    if (!has_room(size)) return std::nullopt;
     reserved_ += size;
     const auto bytes = static_cast<Address>(size.count);
     if (size < kLarge) return reserve_small(bytes);

@@ -54,6 +54,7 @@ public:
     explicit VirtualDeviceMemory(Bytes limit) : limit_(limit) {}
 
     std::optional<Address> reserve(Bytes size) override;
+    [[nodiscard]] bool has_room(Bytes size) const { return !limit_ || reserved_ + size <= *limit_; }
     /// Throws: std::logic_error if the range was not reserved.
     void release(Address base, Bytes size) override;
     /// Forgets every reservation.

@@ -74,6 +74,8 @@ std::int64_t largest_tensor(const Job& job, types::Module module) {
 
 types::ModuleSet modules_with_sites(const Job& job, std::int64_t min_elements) {
     types::ModuleSet modules;
+    // Layers that save nothing have sites all the same where others of the model are not recomputed.
+    if (job.scenario.recompute.recompute_granularity == types::RecomputeGranularity::full) return modules;
     for (const layers::StageLayers& stage : job.stages)
         for (const layers::LayerScript& script : stage.scripts)
             for (const layers::SavedTensor& saved : script.saved)

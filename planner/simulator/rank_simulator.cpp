@@ -103,11 +103,17 @@ RankState RankSimulator::run_as_far_as_possible() {
     return finish_stage() ? RankState::done : RankState::needs_neighbour;
 }
 
-bool RankSimulator::finish_stage() {
+/// Result: false if a neighbour has to move first.
+bool RankSimulator::wait_for_device() {
     host_waits_ = true;
     if (!device_.drain_all()) return false;
     host_waits_ = false;
     host_ = std::max(host_, device_.now());
+    return true;
+}
+
+bool RankSimulator::finish_stage() {
+    if (!wait_for_device()) return false;
     check_only_persistent_left();
     const DeviceCounters& counters = device_.counters();
     for (std::size_t direction = 0; direction < 2; ++direction)
@@ -240,9 +246,20 @@ bool RankSimulator::launch(const Operation& operation) {
     return true;
 }
 
+/// Whether the allocator would find neither a cached block nor room for a segment.
+bool RankSimulator::device_is_full(const Operation& operation) {
+    if (!options_.device_memory) return false;
+    const Bytes segment = memory::segment_size(memory::block_size(memory::AllocatorConfig{}, operation.bytes));
+    return !device_memory_.has_room(segment) &&
+           !allocator_.has_block(operation.bytes, static_cast<memory::Stream>(operation.stream));
+}
+
 bool RankSimulator::allocate(const Operation& operation) {
     // Only an allocator that holds blocks for other streams looks at the clock.
     if (events_.outstanding() > 0 && !device_.advance_to(host_)) return false;
+    // It would wait for the device, which may wait for a neighbour: before anything has changed, not in the middle. A
+    // wait once begun goes on, though blocks have come free by now: the device is ahead of the host.
+    if ((host_waits_ || device_is_full(operation)) && !wait_for_device()) return false;
     std::uint32_t& slot = slots_[slot_of(operation)];
     STOWAGE_CHECK(slot == 0, "a slot is allocated twice");
     const memory::AllocatorStats before = allocator_.stats();

@@ -87,6 +87,7 @@ private:
     RankState run_as_far_as_possible();
     void promise();
     bool execute(const program::Operation& operation);
+    bool device_is_full(const program::Operation& operation);
     bool allocate(const program::Operation& operation);
     bool launch(const program::Operation& operation);
     void stream_wait(const program::Operation& operation);
@@ -94,6 +95,7 @@ private:
     void wait_event(const program::Operation& operation);
     void acquire_pinned(const program::Operation& operation);
     bool synchronise(const program::Operation& operation);
+    bool wait_for_device();
     bool finish_stage();
     void check_only_persistent_left() const;
     void sample_memory();
