@@ -37,8 +37,8 @@ ExpertBiasGradients expert_bias_backward(Writer& writer, const ExpertBias& bias,
     const Slot pieces = writer.make("expert_fc2.bias.piece_gradients", shape);
     writer.memory_kernel("expert_fc2.bias.round_pieces", (4 + 2) * elements);
     script.read(*bias.weights);
-    const Slot products =
-        writer.make("expert_fc2.bias.products", {shape[0] / dim.local_experts, shape[1]}, DataType::fp32);
+    const Slot products = writer.make(
+        "expert_fc2.bias.products", {(shape[0] + dim.local_experts - 1) / dim.local_experts, shape[1]}, DataType::fp32);
     const Slot weights = writer.make("expert_fc2.bias.weights_gradient", {shape[0]}, DataType::fp32);
     writer.memory_kernel("expert_fc2.bias.products", 2 * (4 + 4 + 4) * elements);  // once for each of the two sums
     script.drop(products);

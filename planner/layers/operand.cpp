@@ -18,6 +18,9 @@ bool needs_transpose(const Writer& writer) {
     return block_scaled(writer) || writer.scenario.hardware.node.device.compute_capability < kBlackwell;
 }
 
+/// Scales of a tensor whose last block may be in part.
+std::int64_t blocks(std::int64_t elements, std::int64_t size) { return (elements + size - 1) / size; }
+
 /// An FP8 copy with its scales behind it, for as long as a GEMM runs.
 Slot working_copy(Writer& writer, const std::string& name, std::int64_t elements) {
     return writer.make(name, {operand_bytes(writer, elements)}, DataType::fp8);
@@ -25,9 +28,9 @@ Slot working_copy(Writer& writer, const std::string& name, std::int64_t elements
 
 std::optional<Slot> make_scales(Writer& writer, const std::string& name, std::int64_t elements) {
     if (writer.scenario.precision == Precision::mxfp8)
-        return writer.make(name, {elements / kMicroscaleBlock}, DataType::uint8);
+        return writer.make(name, {blocks(elements, kMicroscaleBlock)}, DataType::uint8);
     if (writer.scenario.precision == Precision::fp8_blockwise)
-        return writer.make(name, {elements / kScaleBlock}, DataType::fp32);
+        return writer.make(name, {blocks(elements, kScaleBlock)}, DataType::fp32);
     return std::nullopt;
 }
 
@@ -108,7 +111,7 @@ Slot make_gathered(Writer& writer, const std::string& name, std::int64_t rows, s
 
 std::int64_t operand_bytes(const Writer& writer, std::int64_t elements) {
     if (!writer.fp8()) return 2 * elements;
-    return block_scaled(writer) ? elements + elements / kMicroscaleBlock : elements;  // both scales: a 32nd
+    return block_scaled(writer) ? elements + blocks(elements, kMicroscaleBlock) : elements;  // both scales: a 32nd
 }
 
 }  // namespace stowage::layers

@@ -173,6 +173,35 @@ void check_model(const Scenario& scenario, Missing& missing) {
                  "attention other than cuDNN's (NVTE_FUSED_ATTN=0)", "leave the variable out");
 }
 
+/// What Transformer Engine's FP8 linears ask of their operands. Source: Transformer Engine, pytorch/utils.py
+/// (assert_dim_for_fp8_exec), pytorch/csrc/quantizer.cpp (MXFP8Quantizer).
+void check_fp8_operands(const Scenario& scenario, Missing& missing) {
+    if (!is_fp8(scenario.precision)) return;
+    const types::Model& model = scenario.model;
+    const types::ParallelLayout& layout = scenario.parallel;
+    const bool microscaled = scenario.precision == types::Precision::mxfp8;
+    const auto check = [&](const char* path, const std::string& what, std::int64_t size, std::int64_t unit) {
+        missing.when(size % unit != 0, path,
+                     setting("precision", scenario.precision) + " with " + std::to_string(size) + " " + what,
+                     "choose a multiple of " + std::to_string(unit) + ", as Transformer Engine demands");
+    };
+    const std::int64_t width = microscaled ? 32 : 16;
+    check("batch.seq_length", "tokens of a microbatch on a rank",
+          scenario.batch.micro_batch_size * scenario.batch.seq_length /
+              (layout.context_parallel_size * layout.sequence_shards()),
+          microscaled ? 32 : 8);
+    check("model.hidden_size", "elements of a token", model.hidden_size, width);
+    const std::int64_t value_size = model.multi_latent_attention ? model.v_head_dim : model.kv_channels;
+    check("model.num_attention_heads", "elements of a token's attention output on a rank",
+          model.num_attention_heads * value_size / layout.tensor_model_parallel_size, width);
+    if (!model.has_experts() || !model.moe_layer_freq.empty())
+        check("model.ffn_hidden_size", "elements of a token's feed-forward part on a rank",
+              model.ffn_hidden_size / layout.tensor_model_parallel_size, width);
+    if (model.has_experts())
+        check("model.moe_ffn_hidden_size", "elements of a token in an expert's part on a rank",
+              model.moe_ffn_hidden_size / layout.expert_tensor_parallel_size, width);
+}
+
 void check_shared_experts(const Scenario& scenario, Missing& missing) {
     const types::Model& model = scenario.model;
     const types::ParallelLayout& layout = scenario.parallel;
@@ -446,6 +475,7 @@ std::vector<Unsupported> unsupported_features(const Scenario& scenario) {
     check_shards(scenario, missing);
     check_context(scenario, missing);
     check_model(scenario, missing);
+    check_fp8_operands(scenario, missing);
     check_experts(scenario, missing);
     check_hybrid(scenario, missing);
     check_runtime(scenario, missing);

@@ -211,6 +211,15 @@ TEST(Experts, HaveBiases) {
     EXPECT_EQ(own_elements(layer, "router.bias"), 128);
 }
 
+// One token to 8 of 128 experts: some expert has a row, the mean is none. The products of the bias' gradient are those
+// of an expert that has.
+TEST(Experts, HaveBiasesWhereFewOfThemHaveTokens) {
+    Scenario scenario = qwen3_30b_a3b();
+    scenario.model.add_bias_linear = true;
+    scenario.batch = {.micro_batch_size = 1, .global_batch_size = 1, .seq_length = 1};
+    for (const Tensor& tensor : moe_of(scenario).tensors) EXPECT_GT(tensor.bytes(), Bytes{0}) << tensor.name;
+}
+
 // -------------------------------------------------------------------------------------------------------------- saved
 
 // T = 4096, width 2048: fc1's output 2 T 4096, the activation's 2 T 2048; the normed tokens are the router's save. With
@@ -369,14 +378,16 @@ TEST(Experts, InMxfp8SaveAPieceForEachExpert) {
     EXPECT_EQ(bytes, expected);
 }
 
-// 1000 tokens, 8 experts a rank: 8000 rows, 1000 of each expert, padded to a multiple of 16, 1008, or of 32, 1024.
+// 1056 tokens a rank to 3 of 128 experts, from 16 ranks to 8 experts a rank: 3168 rows, 396 of each expert, padded to a
+// multiple of 16, 400, or of 32, 416.
 TEST(Experts, InFp8PadTheRowsOfEachExpert) {
     for (const auto& [precision, rows] :
-         std::vector<std::pair<types::Precision, std::int64_t>>{{types::Precision::bf16, 8000},
-                                                                {types::Precision::fp8_blockwise, 8064},
-                                                                {types::Precision::mxfp8, 8192}}) {
+         std::vector<std::pair<types::Precision, std::int64_t>>{{types::Precision::bf16, 3168},
+                                                                {types::Precision::fp8_blockwise, 3200},
+                                                                {types::Precision::mxfp8, 3328}}) {
         Scenario scenario = in_fp8(precision, {});
-        scenario.batch.seq_length = 1000;
+        scenario.batch.seq_length = 1056;
+        scenario.model.moe_router_topk = 3;
         EXPECT_EQ(expert_rows(moe_of(scenario)), rows);
     }
 }

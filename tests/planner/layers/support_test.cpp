@@ -75,6 +75,24 @@ TEST(Support, NamesEachFeatureThatIsMissing) {
          }},
         {"query groups that tensor parallelism does not divide",
          [](Scenario& s) { s.parallel.tensor_model_parallel_size = 3; }},
+        // 2047 tokens are no multiple of 8; 2048 + 8 are, but no blocks of 32.
+        {"precision: fp8_tensorwise with 2047 tokens of a microbatch on a rank",
+         [](Scenario& s) {
+             s.precision = types::Precision::fp8_tensorwise;
+             s.batch.micro_batch_size = 1;
+             s.batch.seq_length = 2047;
+         }},
+        {"precision: mxfp8 with 2056 tokens of a microbatch on a rank",
+         [](Scenario& s) {
+             s.precision = types::Precision::mxfp8;
+             s.batch.micro_batch_size = 1;
+             s.batch.seq_length = 2056;
+         }},
+        {"precision: fp8_blockwise with 1016 elements of a token",
+         [](Scenario& s) {
+             s.precision = types::Precision::fp8_blockwise;
+             s.model.hidden_size = 1016;
+         }},
         {"attention other than cuDNN's", [](Scenario& s) { s.env.emplace("NVTE_FUSED_ATTN", "0"); }},
         {"another caching allocator than the default (expandable_segments:True)",
          [](Scenario& s) { s.env.emplace("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"); }},
