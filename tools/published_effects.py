@@ -76,7 +76,8 @@ def pull_1752(runs):
         step = answer["predicted"]["step_time_us"] / 1e3
         if base is None:
             base = peaks
-            lines.append(row("computed: nothing", f"of {peaks[0] / MIB:.1f}", f"of {peaks[1] / MIB:.1f}", f"{step:.1f}"))
+            whole = [f"of {peak / MIB:.1f}" for peak in peaks]
+            lines.append(row("computed: nothing", *whole, f"{step:.1f}"))
             continue
         saved = [(before - after) / MIB for before, after in zip(base, peaks)]
         lines.append(row("computed: " + ", ".join(modules), f"{saved[0]:.2f}", f"{saved[1]:.2f}", f"{step:.1f}"))
@@ -166,7 +167,8 @@ def deepseek_activations(runs):
 def overlap(runs):
     """Qwen3-235B-A22B on 256 H100, without and with the exchanges of experts beside compute."""
     lines = head("", "step, s: published", "computed", "TFLOP/s a GPU: published", "computed")
-    for text, beside, seconds, rate in (("exchanges after compute", False, 19.7, 245), ("beside compute", True, 17.6, 276)):
+    published = (("exchanges after compute", False, 19.7, 245), ("beside compute", True, 17.6, 276))
+    for text, beside, seconds, rate in published:
         parallel = {"tensor_model_parallel_size": 2, "sequence_parallel": True, "pipeline_model_parallel_size": 8,
                     "num_virtual_stages_per_pipeline_rank": 4, "expert_model_parallel_size": 32,
                     "expert_tensor_parallel_size": 1, "data_parallel_size": 16,

@@ -12,6 +12,7 @@ import argparse
 import json
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -136,7 +137,8 @@ def layout_of(row):
 
 def expand(layout):
     """`(t*4|)*14` -> `(tttt|)*14`: a repetition inside a repetition, which Megatron's own parser does not take."""
-    return re.sub(r"\(([^()]*)\)", lambda m: "(" + re.sub(r"(\w)\*(\d+)", lambda n: n[1] * int(n[2]), m[1]) + ")", layout)
+    inner = re.compile(r"(\w)\*(\d+)")
+    return re.sub(r"\([^()]*\)", lambda group: inner.sub(lambda found: found[1] * int(found[2]), group[0]), layout)
 
 
 def model_of(row, folder):
@@ -219,6 +221,11 @@ def reasons_of(text):
     return listed or [error for error in errors if error] or lines[:1]
 
 
+def cpu_of_children():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
 class Runs:
     def __init__(self, command, folder):
         self.command, self.folder = command, folder
@@ -226,16 +233,17 @@ class Runs:
     def simulate(self, name, scenario):
         path = self.folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(scenario, sort_keys=False))
-        walls = []
+        times = []
         for _ in range(3):  # the fastest: other work on the machine only adds
-            start = time.perf_counter()
+            before, start = cpu_of_children(), time.perf_counter()
             done = subprocess.run([self.command, "simulate", str(path), "--json"], capture_output=True, text=True)
-            walls.append(time.perf_counter() - start)
-            if walls[-1] < 0.3 or not done.stdout:
+            times.append((cpu_of_children() - before, time.perf_counter() - start))
+            if times[-1][1] < 0.3 or not done.stdout:
                 break
+        result = {"cpu": min(cpu for cpu, _ in times), "wall": min(wall for _, wall in times)}
         if done.stdout:
-            return {"answer": json.loads(done.stdout), "wall": min(walls), "code": done.returncode}
-        return {"refused": reasons_of(done.stderr), "wall": min(walls), "code": done.returncode, "text": done.stderr}
+            return result | {"answer": json.loads(done.stdout)}
+        return result | {"refused": reasons_of(done.stderr)}
 
     def ask_import(self, name, arguments):
         base = {"num-layers": 4, "hidden-size": 1024, "num-attention-heads": 8, "seq-length": 1024, "vocab-size": 32000,
@@ -261,12 +269,12 @@ def beyond_the_language(runs, row):
 def run_once(runs, row, name, without=False):
     refused = beyond_the_language(runs, row)
     if refused:
-        return {"refused": refused, "wall": 0.0}
+        return {"refused": refused}
     done = runs.simulate(name, scenario_of(row, runs.folder, without))
     if "answer" not in done:
         return done
     stops = done["answer"]["predicted"].get("stops_with")
-    return {"refused": [stops], "wall": done["wall"]} if stops else done
+    return {"refused": [stops]} if stops else done
 
 
 def separable(refused):
@@ -284,15 +292,15 @@ def run_row(runs, row, notes):
     again, row = result, row | note.get("instead", {})
     result["refused"] = list(result["refused"])
     if "instead" in note:
-        result["changed"].append(note["changed"])
+        result["changed"].append("with " + note["changed"])
         again = run_once(runs, row, row["id"] + "-instead")
     if separable(again.get("refused", [])):
         new = [reason for reason in again["refused"] if reason not in result["refused"]]
         result["refused"] += new
-        result["changed"].append("without what is refused" if not new or "instead" not in note else "without graphs and settings")
+        result["changed"].append("without what is refused")
         again = run_once(runs, row, row["id"] + "-without", without=True)
     if "answer" in again:
-        return result | {"answer": again["answer"], "wall": again["wall"]}
+        return result | {key: again[key] for key in ("answer", "wall", "cpu")}
     result["refused"] += [reason for reason in again.get("refused", []) if reason not in result["refused"]]
     return result | {"changed": []}
 
@@ -301,7 +309,8 @@ def run_row(runs, row, notes):
 
 
 def layout_text(row):
-    parts = [f"{row['n_gpus']} {row['gpu']}", f"TP{row['tp']} PP{row['pp']}" + (f"x{row['vpp']}" if row.get("vpp") else "")]
+    stages = f"x{row['vpp']}" if row.get("vpp") else ""
+    parts = [f"{row['n_gpus']} {row['gpu']}", f"TP{row['tp']} PP{row['pp']}{stages}"]
     parts += [f"CP{row['cp']}"] if row["cp"] > 1 else []
     parts += [f"EP{row['ep']}"] if row["ep"] > 1 else []
     return ", ".join(parts) + f", {row['mbs']} x {row['seq']}, batch {row['gbs']}, {row['precision']}"
@@ -333,15 +342,16 @@ def cells(result):
     answer = result["answer"]
     predicted = answer["predicted"]
     fullest = max(answer["ranks"], key=lambda rank: rank["peak_reserved_bytes"])
+    steady, first = (gib(fullest[part]["peak_reserved_bytes"]) for part in ("later_iterations", "first_iteration"))
     fits = "" if answer["fits"] else " (over)"
     return start + [
         f"{answer['job']['parameters'] / 1e9:.2f}",
         gib(fullest["static_bytes"]),
-        f"{gib(fullest['later_iterations']['peak_reserved_bytes'])} / {gib(fullest['first_iteration']['peak_reserved_bytes'])}{fits}",
+        f"{steady} / {first}{fits}",
         f"{predicted['step_time_us'] / 1e6:.2f} / {predicted['first_iteration_us'] / 1e6:.2f}",
         f"{predicted['tflop_per_s_per_gpu']:.0f}",
         published_text(row),
-        f"{result['wall']:.2f}",
+        f"{result['wall']:.2f} / {result['cpu']:.2f}",
     ]
 
 
@@ -349,17 +359,19 @@ def outcome(result):
     if not result["refused"]:
         return "runs"
     text = "refused: " + "; ".join(short(reason) for reason in result["refused"])
-    return text + (". The figures are of a run with " + ", ".join(result["changed"]) if result["changed"] else "")
+    return text + (". The figures are of a run " + ", ".join(result["changed"]) if result["changed"] else "")
 
 
 def short(reason):
     """Without the path of the key and the phrase that every refusal has."""
-    reason = re.sub(r"^[a-z_]+(\.[a-zA-Z_0-9]+)*: ", "", reason)
-    return reason.replace("this version cannot plan ", "").rstrip(".")
+    reason = re.sub(r"^[a-z_-]+(\.[a-zA-Z_0-9]+)*: ", "", reason)
+    for phrase in (": known, but this version cannot plan it yet", "this version cannot plan ", "cannot be planned"):
+        reason = reason.replace(phrase, "")
+    return reason.strip(" .")
 
 
-HEAD = ["id", "model", "layout", "parameters, 10^9", "static, GiB", "peak, GiB: steady / first", "step, s: steady / first",
-        "TFLOP/s a GPU", "published", "wall, s"]
+HEAD = ["id", "model", "layout", "parameters, 10^9", "static, GiB", "peak, GiB: steady / first",
+        "step, s: steady / first", "TFLOP/s a GPU", "published", "simulate, s: wall / CPU"]
 
 
 def table(results):
@@ -370,12 +382,37 @@ def table(results):
     return "\n".join(lines)
 
 
+def summary(results):
+    """How many run and why the others do not."""
+    refused = [result for result in results if result["refused"]]
+    shown = [result for result in refused if "answer" in result]
+    reasons = {}
+    for result in refused:
+        for reason in result["refused"]:
+            reasons.setdefault(re.split(r" \(|: The|, recompute", short(reason))[0], []).append(result)
+    lines = [f"{len(results)} rows: {len(results) - len(refused)} run as published, {len(refused)} are refused by "
+             f"name, {len(shown)} of these run otherwise.", ""]
+    for reason, rows in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        lines.append(f"- {len(rows)}: {reason}")
+    slow = sorted((result for result in results if "answer" in result), key=lambda result: -result["cpu"])
+    names = [f"`{result['row']['id']}` {result['wall']:.2f} / {result['cpu']:.2f} s" for result in slow[:4]]
+    lines += ["", f"Of the {len(slow)} simulations {sum(result['wall'] < 1 for result in slow)} take less than a second of "
+              f"wall time, {sum(result['cpu'] < 1 for result in slow)} of CPU time. The slowest, wall / CPU:",
+              ", ".join(names) + "."]
+    return "\n".join(lines)
+
+
+def replaced(text, mark, content):
+    return re.sub(f"<!-- {mark} -->.*?<!-- end -->", lambda _: f"<!-- {mark} -->\n{content}\n<!-- end -->", text,
+                  flags=re.S)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", help="the stowage command")
     parser.add_argument("--only", help="ids that contain this")
     parser.add_argument("--keep", help="write the scenarios here instead of into a temporary folder")
-    parser.add_argument("--out", help="the document whose table is replaced; without it the table goes to standard output")
+    parser.add_argument("--out", help="the document whose tables are replaced; without it they go to standard output")
     options = parser.parse_args()
     rows = [row for row in yaml.safe_load(ROWS.read_text()) if row["kind"] == "config"]
     rows = [row for row in rows if not options.only or options.only in row["id"]]
@@ -385,12 +422,11 @@ def main():
         folder.mkdir(parents=True, exist_ok=True)
         runs = Runs(str(pathlib.Path(options.command).resolve()), folder)
         results = [run_row(runs, row, notes) for row in rows]
-    text = table(results)
     if not options.out:
-        return print(text)
+        return print(summary(results) + "\n\n" + table(results))
     path = pathlib.Path(options.out)
-    before, after = re.split(r"<!-- table -->.*<!-- end -->", path.read_text(), flags=re.S)
-    path.write_text(f"{before}<!-- table -->\n{text}\n<!-- end -->{after}")
+    text = replaced(path.read_text(), "summary", summary(results))
+    path.write_text(replaced(text, "table", table(results)))
 
 
 if __name__ == "__main__":
