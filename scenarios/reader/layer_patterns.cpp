@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "scenarios/reader/diagnostics.hpp"
+
 namespace stowage::reader {
 namespace {
 
@@ -138,7 +140,7 @@ std::optional<HalfLayer> half_layer(char letter) {
 }
 
 std::string unknown_letter(char letter) {
-    const std::string name = std::string("the letter '") + letter + "'";
+    const std::string name = "the letter " + in_quotes(std::string(1, letter));
     // Groups of layers, Megatron's other attentions and its fused layers.
     if (std::string_view("[]CDHW+").find(letter) != std::string_view::npos)
         return name + " is known, but this version cannot plan it yet";

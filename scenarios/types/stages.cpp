@@ -50,8 +50,10 @@ private:
             ++at_;
             return inside;
         }
+        const bool ascii = static_cast<unsigned char>(letter) < 0x80;  // else a part of a letter
         if (std::string_view("EtmL|").find(letter) == std::string_view::npos)
-            return fail(std::string("the letter '") + letter + "'; stages are written with E, t, m, L, |, (), *");
+            return fail(std::string("the letter '") + (ascii ? letter : '?') +
+                        "'; stages are written with E, t, m, L, |, (), *");
         return {letter};
     }
 

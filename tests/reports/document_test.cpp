@@ -48,6 +48,11 @@ TEST(Document, ThatCannotBeReadIsTheFilesFault) {
     EXPECT_EQ(problem_of("/"), "/: error: is a folder, expected a file");
 }
 
+TEST(Document, IsUtf8WhateverTheFilesAreCalled) {
+    // A scenario is called as its file, and a file may be called anything.
+    EXPECT_EQ(to_text(Json{{"a\xff", "b\xff"}}), "{\"a\xef\xbf\xbd\": \"b\xef\xbf\xbd\"}\n");
+}
+
 TEST(Document, IsNotSoughtInWhatIsNoFile) {
     const TemporaryFolder folder;
     const std::filesystem::path pipe = folder / "pipe";

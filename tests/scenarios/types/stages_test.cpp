@@ -242,6 +242,8 @@ TEST(StageLetters, ExpandRepetitionsAndGroups) {
 
 TEST(StageLetters, SayWhatIsWrongWithThem) {
     EXPECT_EQ(fault("Ex|L"), "the letter 'x'; stages are written with E, t, m, L, |, (), *");
+    // Two bytes, neither of which is UTF-8 alone.
+    EXPECT_EQ(fault("E\u00e9|L"), "the letter '?'; stages are written with E, t, m, L, |, (), *");
     EXPECT_EQ(fault("E(t|L"), "a '(' without its ')'");
     EXPECT_EQ(fault("Et)|L"), "a ')' without its '('");
     EXPECT_EQ(fault("Et*|L"), "a '*' without the number of times");
