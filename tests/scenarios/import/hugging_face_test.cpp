@@ -158,5 +158,11 @@ TEST(HuggingFaceFiles, MayHoldTabsNullsAndInfinities) {
     EXPECT_NE(imported.notes[0].find("x: unknown key, passed over"), std::string::npos);
 }
 
+TEST(HuggingFaceFiles, MayHoldNumbersBeyondEveryDouble) {
+    EXPECT_EQ(import_json(llama(",\n\"rms_norm_eps\": 1e400")).scenario.model.hidden_size, 512);
+    EXPECT_NE(json_error(llama(",\n  \"head_dim\": 1e400")).find("config.json:8:15: error: head_dim: found '1e400'"),
+              std::string::npos);
+}
+
 }  // namespace
 }  // namespace stowage::reader::testing
