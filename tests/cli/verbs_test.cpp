@@ -101,7 +101,7 @@ TEST(Command, PointsAtEverythingThatItCannotPlanYet) {
                                     ":14:12: error: precision: this version cannot plan precision: fp32\n"
                                     "  precision: fp32\n"
                                     "             ^\n"
-                                    "hint: use bf16\n" +
+                                    "hint: use bf16, fp16 or an FP8 recipe\n" +
                                     path +
                                     ":15:31: error: cuda_graph.cuda_graph_impl: this version cannot plan "
                                     "cuda_graph_impl: local\n"
