@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "planner/layers/attention_context.hpp"
+#include "planner/layers/attention_unfused.hpp"
 #include "planner/layers/rebuilt.hpp"
 
 namespace stowage::layers {
@@ -106,14 +107,20 @@ Slot attend_alone(Writer& writer, const Heads& heads, const std::optional<Contex
 Slot attend(Writer& writer, const Heads& heads, bool windowed, std::vector<SavedIndex>& saved) {
     const Dimensions& dim = writer.dim;
     const AttentionCost cost = cost_of(writer, windowed);
+    const bool unfused = attends_unfused(writer.scenario);
+    if (heads.views && unfused) return unfused_attention_forward(writer, {{}, {}, {}, heads.packed}, saved);
     if (heads.views) return attend_alone(writer, heads, std::nullopt, cost, saved);
     std::optional<Slot> key_copy;
     std::optional<Slot> value_copy;
     if (!heads.key) key_copy = copy_heads(writer, "key.contiguous", dim.groups, dim.head_size);
     if (!heads.value) value_copy = copy_heads(writer, "value.contiguous", dim.groups, dim.value_head_size);
     const ContextInputs inputs = inputs_of(writer, heads, key_copy, value_copy);
-    const Slot output = dim.context > 1 ? context_attention_forward(writer, inputs, cost, saved)
-                                        : attend_alone(writer, heads, inputs, cost, saved);
+    const auto run = [&] {
+        if (unfused) return unfused_attention_forward(writer, {inputs.query, inputs.key, inputs.value, {}}, saved);
+        if (dim.context > 1) return context_attention_forward(writer, inputs, cost, saved);
+        return attend_alone(writer, heads, inputs, cost, saved);
+    };
+    const Slot output = run();
     if (key_copy) writer.script.drop(*key_copy);
     if (value_copy) writer.script.drop(*value_copy);
     return output;
@@ -201,11 +208,16 @@ HeadGradients core_attention_backward(Writer& writer, const CoreAttention& atten
     if (!again) script.commit(Module::core_attn);
     const std::vector<SavedIndex> saved = again ? attend_again(writer, attention) : attention.saved;
     const AttentionCost cost = cost_of(writer, attention.windowed);
-    const HeadGradients gradients = writer.dim.context > 1
-                                        ? context_attention_backward(writer, cost, saved)
-                                        : gradients_alone(writer, attention.heads.views, cost, saved);
+    const bool unfused = attends_unfused(writer.scenario);
+    const auto run = [&] {
+        if (unfused) return unfused_attention_backward(writer, attention.heads.views, saved);
+        if (writer.dim.context > 1) return context_attention_backward(writer, cost, saved);
+        return gradients_alone(writer, attention.heads.views, cost, saved);
+    };
+    const HeadGradients gradients = run();
     if (learns_offset(writer)) writer.accumulate_small_gradient("core_attn.softmax_offset", {writer.dim.heads});
-    for (SavedIndex index : saved) script.forget(index);
+    if (!unfused)
+        for (SavedIndex index : saved) script.forget(index);
     for (SavedIndex index : attention.checkpoint) script.forget(index);
     script.drop(gradient);
     if (!again) script.start(Module::core_attn);

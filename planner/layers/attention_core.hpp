@@ -13,7 +13,7 @@
 // With `core_attn` recomputation a checkpoint surrounds the whole: it saves query, key and value as they come in
 // (a value that is a view of the packed projection keeps the packed tensor), its forward saves nothing more, and its
 // backward begins with the forward. There is no offload group then, for Megatron's checkpointed path opens none.
-// Several context-parallel ranks: attention_context.hpp.
+// Several context-parallel ranks: attention_context.hpp. Without fused kernels: attention_unfused.hpp.
 // Source: Megatron-LM, core/transformer/attention.py; Transformer Engine, pytorch/attention/dot_product_attention.
 //
 // Tested by: tests/planner/layers/.

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planner/layers/attention_unfused.hpp"
 #include "planner/layers/states_formats.hpp"
 #include "scenarios/types/error.hpp"
 #include "scenarios/types/stages.hpp"
@@ -157,6 +158,23 @@ void check_context(const Scenario& scenario, Missing& missing) {
                  "query groups that tensor and context parallelism with a2a do not divide", "use p2p");
 }
 
+/// Of Transformer Engine's three kinds of attention, cuDNN's is planned, and the unfused one in its plain form.
+void check_attention_backend(const Scenario& scenario, Missing& missing) {
+    constexpr const char* kPath = "env.NVTE_FUSED_ATTN";
+    const auto fused = scenario.env.find("NVTE_FUSED_ATTN");
+    if (fused == scenario.env.end() || fused->second != "0") return;
+    const bool unfused = attends_unfused(scenario);
+    missing.when(!unfused, kPath, "attention other than cuDNN's (NVTE_FUSED_ATTN=0)",
+                 "leave the variable out, or set NVTE_FLASH_ATTN to 0 as well");
+    missing.when(unfused && scenario.parallel.context_parallel_size > 1, kPath,
+                 "unfused attention over context-parallel ranks", "leave the variable out");
+    missing.when(unfused && scenario.model.window_size.has_value(), kPath, "unfused attention with sliding windows",
+                 "leave the variable out");
+    missing.when(unfused && scenario.model.softmax_type != types::SoftmaxType::vanilla, kPath,
+                 "unfused attention with " + setting("softmax_type", scenario.model.softmax_type),
+                 "leave the variable out");
+}
+
 void check_model(const Scenario& scenario, Missing& missing) {
     const bool unknown = scenario.precision == types::Precision::fp32 || scenario.precision == types::Precision::nvfp4;
     missing.when(unknown, "precision", setting("precision", scenario.precision), "use bf16, fp16 or an FP8 recipe");
@@ -168,9 +186,7 @@ void check_model(const Scenario& scenario, Missing& missing) {
                      changes ? "another caching allocator than the default (" + given->second + ")" : "",
                      "leave the variable out; its default is what the allocator follows");
     }
-    const auto fused = scenario.env.find("NVTE_FUSED_ATTN");
-    missing.when(fused != scenario.env.end() && fused->second == "0", "env.NVTE_FUSED_ATTN",
-                 "attention other than cuDNN's (NVTE_FUSED_ATTN=0)", "leave the variable out");
+    check_attention_backend(scenario, missing);
 }
 
 /// What Transformer Engine's FP8 linears ask of their operands. Source: Transformer Engine, pytorch/utils.py
