@@ -399,6 +399,12 @@ void check_runtime(const Scenario& scenario, Missing& missing) {
         missing.when(recompute.selects(module) && !recomputable(module), "recompute.recompute_modules",
                      "recomputation of " + std::string{types::name_of(module)}, "leave the module out");
     check_full_recomputation(scenario, missing);
+    const types::Offload& offload = scenario.offload;
+    const bool moves = !offload.offload_modules || !offload.offload_modules->empty();
+    const std::int64_t cap = offload.fine_grained_offloading_max_inflight_offloads.value_or(-1);
+    missing.when(moves && cap >= 0, "offload.fine_grained_offloading_max_inflight_offloads",
+                 setting("fine_grained_offloading_max_inflight_offloads", cap),
+                 "leave it out: the main stream waits for no copy under way");
     missing.when(scenario.cuda_graph.cuda_graph_impl != types::CudaGraphImpl::none, "cuda_graph.cuda_graph_impl",
                  setting("cuda_graph_impl", scenario.cuda_graph.cuda_graph_impl),
                  "set it to none: eager execution is planned");

@@ -111,6 +111,10 @@ void check_training(Gathered& gathered, const types::Scenario& scenario) {
         check_distributed(gathered, scenario);
     }
     check_precision(gathered, scenario);
+    require(gathered, "batch.routing_skew",
+            scenario.batch.routing_skew != 1 && scenario.batch.routing != types::Routing::skewed &&
+                !unread(gathered, "batch.routing"),
+            "routing: skewed");
 }
 
 }  // namespace stowage::reader

@@ -94,6 +94,11 @@ TEST(Support, NamesEachFeatureThatIsMissing) {
              s.model.hidden_size = 1016;
          }},
         {"attention other than cuDNN's", [](Scenario& s) { s.env.emplace("NVTE_FUSED_ATTN", "0"); }},
+        {"fine_grained_offloading_max_inflight_offloads: 2",
+         [](Scenario& s) {
+             s.offload.offload_modules->insert(types::Module::core_attn);
+             s.offload.fine_grained_offloading_max_inflight_offloads = 2;
+         }},
         {"another caching allocator than the default (expandable_segments:True)",
          [](Scenario& s) { s.env.emplace("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"); }},
         {"biases beside a shared expert",
