@@ -396,8 +396,9 @@ def summary(results):
         lines.append(f"- {len(rows)}: {reason}")
     slow = sorted((result for result in results if "answer" in result), key=lambda result: -result["cpu"])
     names = [f"`{result['row']['id']}` {result['wall']:.2f} / {result['cpu']:.2f} s" for result in slow[:4]]
-    lines += ["", f"Of the {len(slow)} simulations {sum(result['wall'] < 1 for result in slow)} take less than a second of "
-              f"wall time, {sum(result['cpu'] < 1 for result in slow)} of CPU time. The slowest, wall / CPU:",
+    wall, cpu = (sum(result[kind] < 1 for result in slow) for kind in ("wall", "cpu"))
+    lines += ["", f"Of the {len(slow)} simulations {wall} take less than a second of wall time, {cpu} of CPU time. The "
+              "slowest, wall / CPU:",
               ", ".join(names) + "."]
     return "\n".join(lines)
 
