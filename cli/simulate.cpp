@@ -27,16 +27,17 @@ struct Simulated {
     types::OffloadChoice choice;
 };
 
-/// A scenario's own values; what is `auto` is not one policy.
-Simulated from_scenario(const std::string& path) {
-    reader::LoadedScenario loaded = reader::load_scenario(path);
-    require_plannable(loaded);
+/// A scenario's own values. What it leaves to the planner is Megatron's default here: no module, the whole fraction.
+Simulated from_scenario(const SimulateOptions& options) {
+    reader::LoadedScenario loaded = reader::load_scenario(options.input);
     const types::Offload& offload = loaded.scenario.offload;
-    const std::string hint = "simulate runs one policy; give a value here, or let 'stowage plan' choose";
     if (!offload.offload_modules)
-        throw loaded.where.error_at("offload.offload_modules", "found auto, expected a list of modules", hint);
-    if (!offload.activation_offload_fraction)
-        throw loaded.where.error_at("offload.activation_offload_fraction", "found auto, expected a number", hint);
+        say(options.common, "offload_modules: auto: nothing is offloaded here; 'stowage plan' chooses");
+    else if (!offload.activation_offload_fraction && !offload.offload_modules->empty())
+        say(options.common, "activation_offload_fraction: auto: 1 here; 'stowage plan' chooses");
+    loaded.scenario.offload.offload_modules = offload.offload_modules.value_or(types::ModuleSet{});
+    loaded.scenario.offload.activation_offload_fraction = offload.activation_offload_fraction.value_or(1.0);
+    require_plannable(loaded);
     const types::OffloadChoice choice{.modules = *offload.offload_modules,
                                       .fraction = *offload.activation_offload_fraction,
                                       .min_offloaded_tensor_size = offload.min_offloaded_tensor_size,
@@ -67,8 +68,7 @@ simulator::SimulationOptions all_cores() {
 }
 
 types::ExitCode run_simulate(const SimulateOptions& options) {
-    Simulated simulated =
-        reports::looks_like_json(options.input) ? from_plan(options.input) : from_scenario(options.input);
+    Simulated simulated = reports::looks_like_json(options.input) ? from_plan(options.input) : from_scenario(options);
     options.overrides.apply(simulated.scenario);
     refuse_illegal(simulated);
     Outputs outputs(options.common, options.input, options.out, options.trace);

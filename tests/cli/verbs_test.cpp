@@ -224,12 +224,14 @@ TEST(Simulate, OfAPlanGivesThePlansNumbersAgain) {
     EXPECT_EQ(simulation.at("fits"), true);
 }
 
-TEST(Simulate, NamesTheValueThatIsAuto) {
-    const CommandResult result = stowage("simulate " + kSmall);
-    EXPECT_EQ(result.code, 3);
-    EXPECT_NE(result.error.find("offload.offload_modules: found auto, expected a list of modules"), std::string::npos)
-        << result.error;
-    EXPECT_NE(result.error.find("let 'stowage plan' choose"), std::string::npos) << result.error;
+TEST(Simulate, OffloadsNothingWhereAScenarioLeavesTheModulesToThePlanner) {
+    const CommandResult result = stowage("simulate --json " + kSmall);
+    EXPECT_EQ(result.error, "stowage: offload_modules: auto: nothing is offloaded here; 'stowage plan' chooses\n");
+    const json simulation = json::parse(result.out);
+    EXPECT_EQ(simulation.at("choice").at("offload_modules"), json::array());
+    EXPECT_EQ(simulation.at("choice").at("activation_offload_fraction"), 1.0);
+    for (const json& rank : simulation.at("ranks")) EXPECT_EQ(rank.at("pinned_host_bytes"), 0);
+    EXPECT_EQ(stowage("simulate --json --quiet " + kSmall).error, "");
 }
 
 TEST(Simulate, OfAnInfeasiblePlanHasNothingToSimulate) {
