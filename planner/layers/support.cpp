@@ -118,6 +118,16 @@ void check_layout(const Scenario& scenario, Missing& missing) {
                  "use fewer stages, or fewer layers on the first and last");
 }
 
+/// A program holds an entry for each layer of each microbatch: 2 million took half a minute and 1.3 GB, 10 million
+/// ended the memory of the machine.
+void check_size(const Scenario& scenario, Missing& missing) {
+    constexpr std::int64_t kMostLayerRuns = 2'000'000;
+    const std::int64_t runs = scenario.model.num_layers * scenario.microbatches();
+    missing.when(runs > kMostLayerRuns, "batch.global_batch_size",
+                 "a step of " + std::to_string(runs) + " layers over all microbatches",
+                 "choose fewer microbatches: " + std::to_string(kMostLayerRuns) + " are simulated at most");
+}
+
 void check_shards(const Scenario& scenario, Missing& missing) {
     const types::Model& model = scenario.model;
     const std::int64_t tensor = scenario.parallel.tensor_model_parallel_size;
@@ -494,6 +504,7 @@ std::vector<Unsupported> unsupported_features(const Scenario& scenario) {
     missing.when(scenario.implementation != types::Implementation::megatron, "implementation",
                  setting("implementation", scenario.implementation), "use megatron");
     check_layout(scenario, missing);
+    check_size(scenario, missing);
     check_shards(scenario, missing);
     check_context(scenario, missing);
     check_model(scenario, missing);

@@ -94,6 +94,12 @@ TEST(Support, NamesEachFeatureThatIsMissing) {
              s.model.hidden_size = 1016;
          }},
         {"attention other than cuDNN's", [](Scenario& s) { s.env.emplace("NVTE_FUSED_ATTN", "0"); }},
+        {"a step of 2000008 layers over all microbatches",
+         [](Scenario& s) {
+             s.model.num_layers = 8;
+             s.batch.micro_batch_size = 1;
+             s.batch.global_batch_size = 250'001;
+         }},
         {"fine_grained_offloading_max_inflight_offloads: 2",
          [](Scenario& s) {
              s.offload.offload_modules->insert(types::Module::core_attn);
