@@ -30,14 +30,16 @@ struct Simulated {
 /// A scenario's own values. What it leaves to the planner is Megatron's default here: no module, the whole fraction.
 Simulated from_scenario(const SimulateOptions& options) {
     reader::LoadedScenario loaded = reader::load_scenario(options.input);
-    const types::Offload& offload = loaded.scenario.offload;
-    if (!offload.offload_modules)
-        say(options.common, "offload_modules: auto: nothing is offloaded here; 'stowage plan' chooses");
-    else if (!offload.activation_offload_fraction && !offload.offload_modules->empty())
-        say(options.common, "activation_offload_fraction: auto: 1 here; 'stowage plan' chooses");
-    loaded.scenario.offload.offload_modules = offload.offload_modules.value_or(types::ModuleSet{});
-    loaded.scenario.offload.activation_offload_fraction = offload.activation_offload_fraction.value_or(1.0);
+    types::Offload& offload = loaded.scenario.offload;
+    const bool modules_open = !offload.offload_modules;
+    const bool fraction_open = !offload.activation_offload_fraction;
+    offload.offload_modules = offload.offload_modules.value_or(types::ModuleSet{});
+    offload.activation_offload_fraction = offload.activation_offload_fraction.value_or(1.0);
     require_plannable(loaded);
+    if (modules_open)
+        say(options.common, "offload_modules: auto: nothing is offloaded here; 'stowage plan' chooses");
+    else if (fraction_open && !offload.offload_modules->empty())
+        say(options.common, "activation_offload_fraction: auto: 1 here; 'stowage plan' chooses");
     const types::OffloadChoice choice{.modules = *offload.offload_modules,
                                       .fraction = *offload.activation_offload_fraction,
                                       .min_offloaded_tensor_size = offload.min_offloaded_tensor_size,
