@@ -14,8 +14,9 @@
 //            Saved: the permutation's indices; its experts' probabilities and map for the selection's backward.
 // flex       one fused call permutes, sends and sorts (HybridEP); the host waits for the counts, since no number of
 //            rows is given to it. A token crosses the network once to each node that has one of its experts and then
-//            NVLink once to each such rank there, and its results come back summed the same way. Saved: its handle, a byte for each token of the group and local
-//            expert and a 4-byte place for each token of the group. Its buffers lie outside PyTorch's allocator.
+//            NVLink once to each such rank there, and its results come back summed the same way. Saved: its handle, a
+//            byte for each token of the group and local expert and a 4-byte place for each token of the group. Its
+//            buffers lie outside PyTorch's allocator.
 // Source: Megatron-LM, core/transformer/moe/{token_dispatcher,fused_a2a,moe_utils}.py; DeepEP, branch hybrid-ep.
 
 #include <optional>

@@ -50,7 +50,7 @@ void check_syntax(const SourcePointer& source, Gathered& gathered) {
         gathered.diagnostics.add(Location{source, mark_of(source->text(), byte), {}},
                                  "syntax: this is not JSON, expected a Hugging Face config.json");
     } catch (const nlohmann::json::out_of_range&) {
-        // A number beyond every double, such as 1e400, is JSON: whoever reads the key judges it.
+        return;  // a number beyond every double, such as 1e400, is JSON: whoever reads the key judges it
     }
 }
 

@@ -28,7 +28,8 @@ struct SyntheticLayer {
 layers::LayerScript synthetic_layer(const SyntheticLayer& layer);
 
 /// Stage `rank` of `stages` with `layers` equal layers on each of its virtual stages; the first stage begins with an
-/// embedding, the last ends with a head. One weight buffer exists from the start, one optimizer state from the first optimizer step.
+/// embedding, the last ends with a head. One weight buffer exists from the start, one optimizer state from the first
+/// optimizer step.
 layers::StageLayers synthetic_stage(std::int64_t rank, std::int64_t stages, std::int64_t layers,
                                     const SyntheticLayer& layer = {}, std::int64_t virtual_stages = 1);
 
