@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "planner/program/body_builder.hpp"
+#include "planner/program/bucket_schedule.hpp"
 #include "planner/program/frames.hpp"
 #include "planner/program/megatron_manager.hpp"
+#include "planner/program/offload_hooks.hpp"
 #include "planner/program/schedule.hpp"
 #include "scenarios/types/check.hpp"
 
@@ -19,47 +21,6 @@ namespace {
 
 using layers::Step;
 using layers::StepKind;
-
-std::vector<FrameLayout> make_layouts(const layers::StageLayers& stage, const types::OffloadChoice& choice) {
-    std::vector<FrameLayout> layouts;
-    for (const layers::LayerScript& script : stage.scripts) layouts.emplace_back(script, choice);
-    return layouts;
-}
-
-/// The steps of a script that concern the offload manager.
-std::vector<Step> hook_steps(const layers::LayerScript& script, const FrameLayout& layout, bool forward) {
-    std::vector<Step> hooks;
-    for (const Step& step : forward ? script.forward : script.backward) {
-        const bool hook = step.kind == StepKind::start || step.kind == StepKind::commit;
-        if (hook && layout.has_group(step.module)) hooks.push_back(step);
-        if (forward || step.kind != StepKind::read) continue;
-        if (!layout.is_movable(step.saved)) continue;  // it never left the device
-        hooks.push_back(step);
-        hooks.back().module = *script.saved[layers::index(step.saved)].group;
-    }
-    return hooks;
-}
-
-/// The order in which Megatron's manager expects the backwards: a chunk of the last virtual stage at once, the others
-/// as soon as the first and the last stage hold equally many. Result: numbers of `forwards`.
-std::vector<std::uint32_t> manager_backward_order(const std::vector<Chunk>& forwards, std::int64_t virtual_stages) {
-    std::vector<std::uint32_t> order;
-    std::vector<std::vector<std::uint32_t>> waiting(static_cast<std::size_t>(virtual_stages));
-    const auto flush = [&] {
-        if (waiting.front().size() != waiting.back().size()) return;
-        for (std::size_t stage = waiting.size() - 1; stage-- > 0;)
-            order.insert(order.end(), waiting[stage].begin(), waiting[stage].end());
-        for (auto& chunks : waiting) chunks.clear();
-    };
-    for (std::uint32_t number = 0; number < forwards.size(); ++number) {
-        const auto stage = static_cast<std::size_t>(forwards[number].virtual_stage);
-        const bool last = stage + 1 == waiting.size();
-        if (last) order.push_back(number);
-        waiting[stage].push_back(number);
-        if (last) flush();
-    }
-    return order;
-}
 
 class Lowering {
 public:
@@ -71,7 +32,7 @@ public:
           builder_(stage, layouts_, durations, result_.program),
           frames_(stage, microbatches),
           forwards_(forward_chunks(shape_)),
-          backwards_(backward_chunks(shape_)),
+          buckets_(stage, shape_),
           manager_(chunk_groups(), manager_backward_order(forwards_, shape_.virtual_stages), stage.pipeline_rank,
                    choice, rules) {
         for (std::size_t i = 0; i < stage_.scripts.size(); ++i) {
@@ -184,14 +145,13 @@ private:
     void step(RunStage stage) {
         if (stage == RunStage::steady && has_states_between_steps())
             add_instance(stage, body("begin", [&] { return builder_.begin_step(); }), -1, -1, {frames_.persistent()});
-        backwards_done_ = 0;
-        if (interleaved())
-            for (std::int32_t first = 0; first < 2; ++first) launch_gathers(stage, first);
+        buckets_.begin_step();
+        launch(stage, buckets_.at_step_begin(), 0);
         for (const ScheduleStep& entry : pipeline_schedule(shape_)) {
             if (manager_.chunk_mismatch()) break;
             schedule_step(stage, entry);
         }
-        if (has_reductions()) await_buckets(stage);
+        if (buckets_.any_reductions()) await_buckets(stage);
         result_.chunk_mismatch = manager_.chunk_mismatch();
         const bool first = stage == RunStage::record;
         const BodyId optimizer =
@@ -212,17 +172,17 @@ private:
         const bool batched = !interleaved() || !stage_.overlapped_transfers;
         switch (entry.kind) {
             case Kind::forward:
-                before_forward(stage, entry.chunk);
+                gather(stage, buckets_.before_chunk(entry.chunk));
                 forward(stage, entry.chunk);
                 break;
             case Kind::backward:
                 backward(stage, entry.chunk);
-                after_backward(stage);
+                launch(stage, buckets_.after_backward(), shape_.microbatches - 1);
                 break;
             case Kind::paired:
-                before_forward(stage, entry.chunk);
+                gather(stage, buckets_.before_chunk(entry.chunk));
                 paired(stage, entry.chunk, entry.other);
-                after_backward(stage);
+                launch(stage, buckets_.after_backward(), shape_.microbatches - 1);
                 break;
             case Kind::exchange:
                 transfers(stage, entry.transfers, batched ? Call::grouped_and_synchronised : Call::grouped);
@@ -234,68 +194,21 @@ private:
 
     // --------------------------------------------------------------------------------------------------------- buckets
 
-    [[nodiscard]] bool has_reductions() const {
-        return std::any_of(stage_.chunks.begin(), stage_.chunks.end(),
-                           [](const layers::ChunkLayers& chunk) { return !chunk.reductions.empty(); });
-    }
-    /// Plain pipelines launch bucket by bucket where the first rank can; the others wait for the end of their backward.
-    [[nodiscard]] bool by_bucket() const { return !interleaved() && stage_.pipeline_rank == 0; }
-
-    void launch(RunStage stage, const layers::OverlappedBucket& bucket, std::int64_t microbatch) {
-        const BodyId id = body(bucket.script.name, [&] { return builder_.bucket(bucket.script); });
-        add_instance(stage, id, microbatch, -1, {frames_.optimizer(), frames_.persistent()});
+    void launch(RunStage stage, const BucketSchedule::Launches& launches, std::int64_t microbatch) {
+        for (const layers::OverlappedBucket* bucket : launches) {
+            const BodyId id = body(bucket->script.name, [&] { return builder_.bucket(bucket->script); });
+            add_instance(stage, id, microbatch, -1, {frames_.optimizer(), frames_.persistent()});
+        }
     }
     void await_buckets(RunStage stage) {
         add_instance(stage, body("await buckets", [&] { return builder_.await_buckets(); }), -1, -1,
                      {frames_.optimizer()});
     }
-
-    void launch_gathers(RunStage stage, std::int32_t virtual_stage) {
-        if (virtual_stage >= shape_.virtual_stages) return;
-        for (const layers::OverlappedBucket& bucket : stage_.chunks[static_cast<std::size_t>(virtual_stage)].gathers)
-            launch(stage, bucket, 0);
-    }
-
-    /// Interleaved: before a virtual stage's first forward the main stream waits for its parameters, and those of the
-    /// stage after the next one are asked for.
-    void before_forward(RunStage stage, Chunk chunk) {
-        if (!interleaved() || chunk.microbatch != 0 || layers_of(chunk).gathers.empty()) return;
-        await_buckets(stage);
-        launch_gathers(stage, chunk.virtual_stage + 2);
-    }
-
-    /// Plain: a bucket is waited for where the first forward needs it, and the next one launched.
-    void before_layer(RunStage stage, Chunk chunk, std::size_t position) {
-        if (interleaved() || chunk.microbatch != 0) return;
-        const auto& gathers = layers_of(chunk).gathers;
-        for (std::size_t i = 0; i < gathers.size(); ++i) {
-            if (gathers[i].frame != position) continue;
-            if (i == 0) launch(stage, gathers[i], 0);
+    void gather(RunStage stage, const std::vector<BucketSchedule::Wait>& waits) {
+        for (const BucketSchedule::Wait& wait : waits) {
+            launch(stage, wait.before, 0);
             await_buckets(stage);
-            if (i + 1 < gathers.size()) launch(stage, gathers[i + 1], 0);
-        }
-    }
-
-    void after_layer(RunStage stage, Chunk chunk, std::size_t position) {
-        if (!by_bucket() || chunk.microbatch + 1 != shape_.microbatches) return;
-        for (const layers::OverlappedBucket& bucket : layers_of(chunk).reductions)
-            if (bucket.frame == position) launch(stage, bucket, chunk.microbatch);
-    }
-
-    /// All ranks reduce a virtual stage's gradients at the same time, so rank r does r chunks after its own last
-    /// backward of that stage, and at the end what is left.
-    void after_backward(RunStage stage) {
-        const std::vector<Chunk>& backwards = backwards_;
-        const std::int64_t done = backwards_done_++;
-        if (by_bucket()) return;
-        const std::int64_t last = std::ssize(backwards) - 1;
-        const std::int64_t delay = interleaved() ? stage_.pipeline_rank : 0;
-        const std::int64_t end = done == last ? last : done - delay;
-        for (std::int64_t i = std::max<std::int64_t>(done - delay, 0); i <= end; ++i) {
-            const Chunk chunk = backwards[static_cast<std::size_t>(i)];
-            if (chunk.microbatch + 1 != shape_.microbatches) continue;
-            for (const layers::OverlappedBucket& bucket : layers_of(chunk).reductions)
-                launch(stage, bucket, chunk.microbatch);
+            launch(stage, wait.after, 0);
         }
     }
 
@@ -358,7 +271,7 @@ private:
     }
 
     void forward_position(RunStage stage, Chunk chunk, std::size_t position) {
-        before_layer(stage, chunk, position);
+        gather(stage, buckets_.before_layer(chunk, position));
         ForwardDecisions& decisions = decisions_[frames_.layer(chunk, position)];
         const layers::RecomputedSpan* span = span_at(chunk, position);
         decisions = span != nullptr ? ForwardDecisions{} : decide_forward(stage, chunk, position);
@@ -456,7 +369,7 @@ private:
 
         const std::size_t script = script_at(ahead, next);
         ForwardDecisions& decisions = decisions_[frames_.layer(ahead, next)];
-        before_layer(stage, ahead, next);
+        gather(stage, buckets_.before_layer(ahead, next));
         decisions = decide_forward(stage, ahead, next);
         decisions.input_held = next == 0 && receives(ahead);
         const std::vector<std::uint32_t> frames{frames_.layer(ahead, next), frame_after(ahead, next)};
@@ -483,7 +396,7 @@ private:
         run_back(Segment::after);
         run(Segment::after);
         run_back(Segment::after_gradients);
-        after_layer(stage, back, position);
+        launch(stage, buckets_.after_layer(back, position), back.microbatch);
     }
 
     // -------------------------------------------------------------------------------------------------------- backward
@@ -533,7 +446,7 @@ private:
                      {frames_.layer(chunk, position), neighbour});
         StepProgram& program = result_.program;
         program.scope_frames.insert(program.scope_frames.end(), targets_.begin(), targets_.end());
-        after_layer(stage, chunk, position);
+        launch(stage, buckets_.after_layer(chunk, position), chunk.microbatch);
     }
 
     BackwardDecisions decide_backward(RunStage stage, Chunk chunk, std::size_t position,
@@ -595,8 +508,7 @@ private:
     BodyBuilder builder_;
     Frames frames_;
     std::vector<Chunk> forwards_;
-    std::vector<Chunk> backwards_;
-    std::int64_t backwards_done_ = 0;
+    BucketSchedule buckets_;
     std::vector<std::uint32_t> numbers_;                      ///< by virtual stage and microbatch
     std::vector<std::shared_ptr<const ChunkGroups>> groups_;  ///< by virtual stage
     std::vector<std::vector<std::uint32_t>> group_base_;      ///< by virtual stage and position
