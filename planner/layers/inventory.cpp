@@ -36,7 +36,7 @@ std::int64_t count_parameters(const types::Scenario& scenario, bool of_mtp) {
     std::int64_t total = 0;
     for (std::int64_t rank = 0; rank < scenario.parallel.pipeline_model_parallel_size; ++rank)
         for (const Parameter& parameter : stage_parameters(build_megatron_stage(scenario, rank)))
-            if ((parameter.name.rfind(kMtpPrefix, 0) == 0) == of_mtp) total += parameter.model_elements;
+            if ((parameter.name.starts_with(kMtpPrefix)) == of_mtp) total += parameter.model_elements;
     return total;
 }
 

@@ -65,14 +65,14 @@ int count(const std::vector<Step>& steps, StepKind kind) {
 std::int64_t model_elements(const LayerScript& layer, const std::string& part) {
     std::int64_t total = 0;
     for (const Parameter& parameter : layer.parameters)
-        if (parameter.name.find(part) == 0) total += parameter.model_elements;
+        if (parameter.name.starts_with(part)) total += parameter.model_elements;
     return total;
 }
 
 std::int64_t own_elements(const LayerScript& layer, const std::string& part) {
     std::int64_t total = 0;
     for (const Parameter& parameter : layer.parameters)
-        if (parameter.name.find(part) == 0) total += parameter.elements();
+        if (parameter.name.starts_with(part)) total += parameter.elements();
     return total;
 }
 
@@ -396,12 +396,12 @@ TEST(Experts, InFp8MultiplyInFp8) {
     const LayerScript layer = moe_of(in_fp8(types::Precision::mxfp8, {}));
     int fp8 = 0;
     for (const Kernel& kernel : layer.kernels) {
-        const bool expert = kernel.kind == KernelClass::gemm && kernel.name.find("expert_fc") == 0;
+        const bool expert = kernel.kind == KernelClass::gemm && kernel.name.starts_with("expert_fc");
         if (expert) {
             EXPECT_TRUE(kernel.fp8) << kernel.name;
             ++fp8;
         }
-        if (kernel.name.find("router") == 0) {
+        if (kernel.name.starts_with("router")) {
             EXPECT_FALSE(kernel.fp8) << kernel.name;
         }
     }

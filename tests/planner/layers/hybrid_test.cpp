@@ -284,7 +284,7 @@ TEST(HybridLayers, LeaveNothingBehindAndUseNothingFreed) {
             expect_nothing_left(scenario, 0, what);
             scenario.recompute.recompute_granularity = types::RecomputeGranularity::selective;
             scenario.recompute.recompute_modules = {types::RecomputeModule::layernorm, types::RecomputeModule::moe_act};
-            if (scenario.model.name.rfind("Qwen", 0) == 0)
+            if (scenario.model.name.starts_with("Qwen"))
                 scenario.recompute.recompute_modules.push_back(types::RecomputeModule::gdn_norm_out);
             expect_nothing_left(scenario, 0, what + " recomputed");
             scenario.recompute = {};

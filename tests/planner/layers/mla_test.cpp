@@ -58,7 +58,7 @@ std::int64_t attention_parameters(const LayerScript& script) {
     std::int64_t total = 0;
     for (const Parameter& parameter : script.parameters)
         for (const char* part : {"attn_", "q_", "kv_"})
-            if (parameter.name.rfind(part, 0) == 0) total += parameter.model_elements;
+            if (parameter.name.starts_with(part)) total += parameter.model_elements;
     return total;
 }
 

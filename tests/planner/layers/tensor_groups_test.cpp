@@ -34,7 +34,7 @@ Bytes copied_above(const TensorGroup& group, std::int64_t minimum) {
 
 const GroupTensor& tensor_named(const TensorGroup& group, const std::string& name) {
     for (const GroupTensor& tensor : group.tensors)
-        if (tensor.name.find(name) == 0) return tensor;
+        if (tensor.name.starts_with(name)) return tensor;
     throw std::invalid_argument(name);
 }
 

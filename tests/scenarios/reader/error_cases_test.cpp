@@ -29,7 +29,7 @@ CaseFile read_cases() {
     std::istringstream stream(read_text(cases_folder() / "errors.txt"));
     bool in_expected = false;
     for (std::string line; std::getline(stream, line);) {
-        if (line.rfind("== ", 0) == 0) {
+        if (line.starts_with("== ")) {
             file.cases.push_back(Case{line.substr(3), {}, {}});
             in_expected = false;
         } else if (file.cases.empty()) {
