@@ -13,7 +13,9 @@ std::vector<BlockIndex> CachingAllocator::cached_segments() const {
     std::vector<BlockIndex> whole;
     for (const FreeList& list : free_lists_)
         for (const FreeList::Entry& entry : list.entries())
-            if (!blocks_[entry.block].shares_segment()) whole.push_back(entry.block);
+            if (config_.expandable_segments ? whole_granules_of(entry.block).size.count > 0
+                                            : !blocks_[entry.block].shares_segment())
+                whole.push_back(entry.block);
     return whole;
 }
 
@@ -26,7 +28,12 @@ void CachingAllocator::release_cached_segments() {
     }
     const std::vector<BlockIndex> whole = cached_segments();
     if (!waits && !whole.empty()) events_->wait_all();
-    for (const BlockIndex index : whole) release_segment_of(index);
+    for (const BlockIndex index : whole) {
+        if (config_.expandable_segments)
+            unmap(index);
+        else
+            release_segment_of(index);
+    }
 }
 
 // Only under max_split_size: blocks that are never split are given back before the whole cache is; one that is large
@@ -66,13 +73,19 @@ void CachingAllocator::release_segment_of(BlockIndex index) {
 
 void CachingAllocator::reset() {
     for (const Segment& segment : segments_)
-        if (segment.first != kNoBlock) memory_->release(segment.base, Bytes{segment.size});
+        if (segment.first != kNoBlock) {
+            if (config_.expandable_segments)
+                unmap_segment(segment);
+            else
+                memory_->release(segment.base, Bytes{segment.size});
+        }
     stats_ = AllocatorStats{};
     blocks_.clear();
     spare_blocks_.clear();
     segments_.clear();
     spare_segments_.clear();
     for (FreeList& list : free_lists_) list.clear();
+    for (std::vector<BlockIndex>& list : unmapped_) list.clear();
     for (HeldQueue& queue : held_) {
         queue.blocks.clear();
         queue.head = 0;
@@ -96,11 +109,11 @@ void CachingAllocator::check_invariants() const {
     Bytes allocated, active, reserved, inactive_split;
     std::int64_t segments = 0;
     std::size_t free_blocks = 0;
+    std::size_t holes = 0;
     for (std::size_t slot = 0; slot < segments_.size(); ++slot) {
         const Segment& segment = segments_[slot];
         if (segment.first == kNoBlock) continue;
-        ++segments;
-        reserved += Bytes{segment.size};
+        segments += config_.expandable_segments ? 0 : 1;
         Address end = segment.base;
         BlockIndex previous = kNoBlock;
         for (BlockIndex index = segment.first; index != kNoBlock; index = blocks_[index].next) {
@@ -108,13 +121,19 @@ void CachingAllocator::check_invariants() const {
             STOWAGE_CHECK(block.address == end && block.previous == previous && block.segment == slot,
                           "the blocks of a segment tile it");
             STOWAGE_CHECK(!is_free(index) || !is_free(previous), "free neighbours are merged");
-            const Bytes size{block.size};
-            if (block.allocated) allocated += size;
-            if (!is_free(index)) active += size;
-            if (is_free(index) && block.shares_segment()) inactive_split += size;
-            free_blocks += is_free(index) ? 1 : 0;
+            STOWAGE_CHECK(!is_unmapped(index) || !is_unmapped(previous), "neighbouring holes are merged");
             end += static_cast<Address>(block.size);
             previous = index;
+            if (is_unmapped(index)) {
+                ++holes;
+                continue;
+            }
+            const Bytes size{block.size};
+            reserved += size;
+            if (block.allocated) allocated += size;
+            if (!is_free(index)) active += size;
+            if (is_free(index) && block.shares_segment() && !config_.expandable_segments) inactive_split += size;
+            free_blocks += is_free(index) ? 1 : 0;
         }
         STOWAGE_CHECK(end == segment.base + static_cast<Address>(segment.size), "the blocks of a segment fill it");
     }
@@ -128,6 +147,11 @@ void CachingAllocator::check_invariants() const {
         }
     }
     STOWAGE_CHECK(listed == free_blocks, "every free block is listed");
+    for (const std::vector<BlockIndex>& list : unmapped_) {
+        for (const BlockIndex index : list) STOWAGE_CHECK(is_unmapped(index), "what is listed as unmapped is a hole");
+        holes -= list.size();
+    }
+    STOWAGE_CHECK(holes == 0, "every hole is listed");
     STOWAGE_CHECK(allocated == stats_.allocated && active == stats_.active && reserved == stats_.reserved &&
                       inactive_split == stats_.inactive_split && segments == stats_.segments,
                   "totals are the sums of their parts");

@@ -14,11 +14,13 @@ constexpr std::uint64_t bit(Stream stream) { return std::uint64_t{1} << stream; 
 }  // namespace
 
 CachingAllocator::CachingAllocator(const AllocatorConfig& config, DeviceMemory& memory, StreamEvents& events)
-    : config_(config), memory_(&memory), events_(&events) {
+    : config_(config), memory_(&memory), events_(&events), inactive_mask_(config.expandable_segments ? 0 : -1) {
     STOWAGE_CHECK(config.roundup_power2_divisions == 0 ||
                       std::has_single_bit(static_cast<std::uint64_t>(config.roundup_power2_divisions)),
                   "roundup_power2_divisions is a power of two");
     STOWAGE_CHECK(config.max_split_size >= kLargeSegment, "max_split_size is at least 20 MiB");
+    STOWAGE_CHECK(!config.expandable_segments || !config.limits_splitting(),
+                  "expandable segments are modelled without a split limit");
 }
 
 std::optional<BlockHandle> CachingAllocator::allocate(Bytes size, Stream stream) {
@@ -52,23 +54,28 @@ BlockIndex CachingAllocator::find_block(Bytes size, Stream stream, PoolClass poo
     return reserve_segment(size, stream, pool);
 }
 
+std::size_t CachingAllocator::list_of(Stream stream, PoolClass pool) {
+    return std::size_t{2} * stream + static_cast<std::size_t>(pool);
+}
+
 FreeList& CachingAllocator::free_list(Stream stream, PoolClass pool) {
-    const std::size_t first = std::size_t{2} * stream;
-    const std::size_t place = first + static_cast<std::size_t>(pool);
-    if (place >= free_lists_.size()) free_lists_.resize(first + 2);
+    const std::size_t place = list_of(stream, pool);
+    if (place >= free_lists_.size()) free_lists_.resize(std::size_t{2} * stream + 2);
     return free_lists_[place];
 }
 
 BlockIndex CachingAllocator::take_free_block(Bytes size, Stream stream, PoolClass pool) {
     FreeList& list = free_list(stream, pool);
-    const std::optional<FreeList::Entry> found = list.best_fit(size);
+    std::optional<FreeList::Entry> found = list.best_fit(size);
     if (!found || !may_serve(config_, found->size, size)) return kNoBlock;
+    if (config_.expandable_segments) found = best_fit_to_grow(list, *found);
     list.erase(found->size, found->address);
-    if (blocks_[found->block].shares_segment()) stats_.inactive_split -= found->size;
+    if (blocks_[found->block].shares_segment()) count_inactive(-found->size.count);
     return found->block;
 }
 
 BlockIndex CachingAllocator::reserve_segment(Bytes size, Stream stream, PoolClass pool) {
+    if (config_.expandable_segments) return expand(size, stream, pool);
     const Bytes whole = segment_size(size);
     const std::optional<Address> base = memory_->reserve(whole);
     if (!base) return kNoBlock;
@@ -89,7 +96,11 @@ BlockIndex CachingAllocator::reserve_segment(Bytes size, Stream stream, PoolClas
 }
 
 void CachingAllocator::hand_out(BlockIndex index, Bytes size) {
-    if (splits(config_, blocks_[index].pool, Bytes{blocks_[index].size}, size)) split(index, size.count);
+    if (splits(config_, blocks_[index].pool, Bytes{blocks_[index].size}, size)) {
+        const BlockIndex rest = cut(index, size.count);
+        count_inactive(blocks_[rest].size);
+        list_free(rest);
+    }
     Block& block = blocks_[index];
     block.allocated = true;
     stats_.allocated += Bytes{block.size};
@@ -98,7 +109,8 @@ void CachingAllocator::hand_out(BlockIndex index, Bytes size) {
     stats_.peak_active = std::max(stats_.peak_active, stats_.active);
 }
 
-void CachingAllocator::split(BlockIndex index, std::int64_t size) {
+// Shortens a block to `size`; what is behind becomes a block of its own, which the caller lists.
+BlockIndex CachingAllocator::cut(BlockIndex index, std::int64_t size) {
     const BlockIndex rest_index = new_block();
     Block& block = blocks_[index];
     Block& rest = blocks_[rest_index];
@@ -112,8 +124,17 @@ void CachingAllocator::split(BlockIndex index, std::int64_t size) {
     if (block.next != kNoBlock) blocks_[block.next].previous = rest_index;
     block.next = rest_index;
     block.size = size;
-    stats_.inactive_split += Bytes{rest.size};
-    free_list(rest.stream, rest.pool).insert({Bytes{rest.size}, rest.address, rest_index});
+    return rest_index;
+}
+
+void CachingAllocator::list_free(BlockIndex index) {
+    const Block& block = blocks_[index];
+    free_list(block.stream, block.pool).insert({Bytes{block.size}, block.address, index});
+}
+
+void CachingAllocator::unlist_free(BlockIndex index) {
+    const Block& block = blocks_[index];
+    free_list(block.stream, block.pool).erase(Bytes{block.size}, block.address);
 }
 
 void CachingAllocator::free(BlockHandle handle) {
@@ -171,16 +192,28 @@ void CachingAllocator::make_free(BlockIndex index) {
     stats_.active -= Bytes{block.size};
     if (is_free(block.previous)) merge_previous(index);
     if (is_free(block.next)) merge_next(index);
-    if (block.shares_segment()) stats_.inactive_split += Bytes{block.size};
-    free_list(block.stream, block.pool).insert({Bytes{block.size}, block.address, index});
+    if (block.shares_segment()) count_inactive(block.size);
+    list_free(index);
 }
 
 void CachingAllocator::merge_previous(BlockIndex index) {
+    const BlockIndex absorbed = blocks_[index].previous;
+    unlist_free(absorbed);
+    count_inactive(-blocks_[absorbed].size);
+    absorb_previous(index);
+}
+
+void CachingAllocator::merge_next(BlockIndex index) {
+    const BlockIndex absorbed = blocks_[index].next;
+    unlist_free(absorbed);
+    count_inactive(-blocks_[absorbed].size);
+    absorb_next(index);
+}
+
+void CachingAllocator::absorb_previous(BlockIndex index) {
     Block& block = blocks_[index];
     const BlockIndex absorbed = block.previous;
     const Block& before = blocks_[absorbed];
-    free_list(before.stream, before.pool).erase(Bytes{before.size}, before.address);
-    stats_.inactive_split -= Bytes{before.size};
     block.address = before.address;
     block.size += before.size;
     block.previous = before.previous;
@@ -191,12 +224,10 @@ void CachingAllocator::merge_previous(BlockIndex index) {
     spare_blocks_.push_back(absorbed);
 }
 
-void CachingAllocator::merge_next(BlockIndex index) {
+void CachingAllocator::absorb_next(BlockIndex index) {
     Block& block = blocks_[index];
     const BlockIndex absorbed = block.next;
     const Block& after = blocks_[absorbed];
-    free_list(after.stream, after.pool).erase(Bytes{after.size}, after.address);
-    stats_.inactive_split -= Bytes{after.size};
     block.size += after.size;
     block.next = after.next;
     if (block.next != kNoBlock) blocks_[block.next].previous = index;
@@ -228,8 +259,19 @@ BlockPlace CachingAllocator::place(BlockHandle handle) const {
     STOWAGE_CHECK(position(handle) < blocks_.size() && blocks_[position(handle)].allocated, "block is live");
     const Block& block = blocks_[position(handle)];
     const Segment& segment = segments_[block.segment];
-    return {block.address, Bytes{block.size}, segment.number,
-            Bytes{static_cast<std::int64_t>(block.address - segment.base)}, Bytes{segment.size}};
+    Address begin = segment.base;
+    Address end = begin + static_cast<Address>(segment.size);
+    if (config_.expandable_segments) {
+        BlockIndex first = static_cast<BlockIndex>(handle);
+        while (blocks_[first].previous != kNoBlock && !is_unmapped(blocks_[first].previous))
+            first = blocks_[first].previous;
+        BlockIndex last = static_cast<BlockIndex>(handle);
+        while (blocks_[last].next != kNoBlock && !is_unmapped(blocks_[last].next)) last = blocks_[last].next;
+        begin = blocks_[first].address;
+        end = blocks_[last].address + static_cast<Address>(blocks_[last].size);
+    }
+    return {block.address, Bytes{block.size}, segment.number, Bytes{static_cast<std::int64_t>(block.address - begin)},
+            Bytes{static_cast<std::int64_t>(end - begin)}};
 }
 
 }  // namespace stowage::memory

@@ -12,9 +12,15 @@
 // whole, since 0.5 MiB is too little to split off, so allocated grows by 18.5 MiB. Both freed: one free block of 20
 // MiB.
 //
-// Limits: expandable segments, private pools of graph captures, garbage collection and the per-process memory fraction
-// are not modelled. Source: PyTorch 2.11, c10/cuda/CUDACachingAllocator.cpp (behaviour). Tested by:
-// tests/planner/memory/, against traces recorded from PyTorch, operation by operation.
+// With expandable segments a stream and pool class has one range of addresses, larger than the device, that is mapped
+// from the front in granules as the blocks in it need it. Best fit counts the unmapped part behind a block as its own,
+// so that what can still grow is taken last. The cache is given back by whole granules inside free blocks: the hole is
+// mapped again before the end of the segment grows. Statistics count what is mapped, no segments and no split blocks.
+// Giving memory back waits for the device, where PyTorch waits for the stream of the segment alone.
+//
+// Limits: private pools of graph captures, garbage collection, the per-process memory fraction and expandable segments
+// together with a split limit are not modelled. Source: PyTorch 2.11, c10/cuda/CUDACachingAllocator.cpp (behaviour).
+// Tested by: tests/planner/memory/, against traces recorded from PyTorch, operation by operation.
 
 #include <array>
 #include <cstdint>
@@ -35,20 +41,21 @@ enum class BlockHandle : std::uint32_t {};
 struct AllocatorStats {
     Bytes allocated;       ///< blocks in use, whole blocks
     Bytes active;          ///< the same and blocks freed but held for other streams
-    Bytes reserved;        ///< segments
-    Bytes inactive_split;  ///< free blocks that share their segment
+    Bytes reserved;        ///< segments; of expandable ones what is mapped
+    Bytes inactive_split;  ///< free blocks that share their segment; not counted in expandable ones
     Bytes peak_allocated;
     Bytes peak_active;
     Bytes peak_reserved;
-    std::int64_t segments = 0;
-    std::int64_t device_allocations = 0;  ///< segments reserved, over time
+    std::int64_t segments = 0;            ///< not counting expandable ones
+    std::int64_t device_allocations = 0;  ///< segments reserved or parts of them mapped, over time
     std::int64_t retries = 0;             ///< times that the cache was given back because the device had no room
     std::int64_t out_of_memory = 0;       ///< requests that failed even then
 
     friend bool operator==(const AllocatorStats&, const AllocatorStats&) = default;
 };
 
-/// Where a block lies.
+/// Where a block lies. In an expandable segment what is mapped around it without a hole is called its segment, as
+/// torch.cuda.memory_snapshot() does, save for the number: that of the whole range.
 struct BlockPlace {
     Address address = 0;
     Bytes size;
@@ -68,6 +75,9 @@ public:
     /// Whether `allocate` would find a block without asking the device, going by the events that are complete by now.
     /// If not, and the device has no room for a segment either, `allocate` waits for the device.
     [[nodiscard]] bool has_block(Bytes size, Stream stream);
+    /// What `allocate` would first ask of the device if no cached block fits: a segment, or the part of an expandable
+    /// one that is to be mapped.
+    [[nodiscard]] Bytes growth(Bytes size, Stream stream) const;
     /// Throws: std::logic_error if the block is not live.
     void free(BlockHandle block);
     /// Tells that work on `stream` uses the block: its memory is not reused before that work is done.
@@ -80,6 +90,7 @@ public:
     void rebind(DeviceMemory& memory, StreamEvents& events);
 
     [[nodiscard]] const AllocatorStats& stats() const { return stats_; }
+    /// Cost: O(1); O(blocks) in an expandable segment.
     [[nodiscard]] BlockPlace place(BlockHandle block) const;
     /// Throws: std::logic_error if the books do not balance: a segment that its blocks do not tile, two free
     /// neighbours, a free block missing from its list, or a total that is not the sum of its parts.
@@ -94,7 +105,7 @@ private:
         BlockIndex previous = kNoBlock;
         BlockIndex next = kNoBlock;
         std::uint32_t segment = 0;
-        std::uint32_t pending_events = 0;
+        std::uint32_t pending_events = 0;  ///< kUnmapped: no block but a hole in an expandable segment, never free
         std::uint16_t stream = 0;
         PoolClass pool = PoolClass::small;
         bool allocated = false;
@@ -110,23 +121,30 @@ private:
         EventHandle event;
         BlockIndex block;
     };
+    static constexpr std::uint32_t kUnmapped = 0xFFFFFFFF;
     /// First in, first out; `head` is the oldest not yet complete.
     struct HeldQueue {
         std::vector<HeldBlock> blocks;
         std::size_t head = 0;
     };
 
+    static std::size_t list_of(Stream stream, PoolClass pool);
     FreeList& free_list(Stream stream, PoolClass pool);
     BlockIndex find_block(Bytes size, Stream stream, PoolClass pool);
     BlockIndex take_free_block(Bytes size, Stream stream, PoolClass pool);
     BlockIndex reserve_segment(Bytes size, Stream stream, PoolClass pool);
     void hand_out(BlockIndex index, Bytes size);
-    void split(BlockIndex index, std::int64_t size);
+    BlockIndex cut(BlockIndex index, std::int64_t size);
+    void list_free(BlockIndex index);
+    void unlist_free(BlockIndex index);
     void hold(BlockIndex index);
     void release_completed();
     void make_free(BlockIndex index);
     void merge_previous(BlockIndex index);
     void merge_next(BlockIndex index);
+    void absorb_previous(BlockIndex index);
+    void absorb_next(BlockIndex index);
+    void count_inactive(std::int64_t bytes) { stats_.inactive_split += Bytes{bytes & inactive_mask_}; }
     [[nodiscard]] bool is_free(BlockIndex index) const;
     bool release_oversize_blocks(Bytes size, Stream stream, PoolClass pool);
     void release_cached_segments();
@@ -134,6 +152,21 @@ private:
     void release_segment_of(BlockIndex index);
     BlockIndex new_block();
     std::uint32_t new_segment();
+
+    [[nodiscard]] bool is_unmapped(BlockIndex index) const;
+    [[nodiscard]] std::int64_t expandable_size(const FreeList::Entry& entry) const;
+    [[nodiscard]] FreeList::Entry best_fit_to_grow(const FreeList& list, FreeList::Entry found) const;
+    [[nodiscard]] BlockIndex find_room(Bytes size, Stream stream, PoolClass pool) const;
+    [[nodiscard]] bool has_room_from(BlockIndex index, Bytes size) const;
+    BlockIndex expand(Bytes size, Stream stream, PoolClass pool);
+    BlockIndex reserve_range(Stream stream, PoolClass pool);
+    bool map(BlockIndex index, Bytes size);
+    [[nodiscard]] GranuleRange whole_granules_of(BlockIndex index) const;
+    void unmap(BlockIndex index);
+    void list_unmapped(BlockIndex index);
+    void unlist_unmapped(BlockIndex index);
+    void release_range(BlockIndex index);
+    void unmap_segment(const Segment& segment);
 
     AllocatorConfig config_;
     DeviceMemory* memory_;
@@ -143,10 +176,12 @@ private:
     std::vector<BlockIndex> spare_blocks_;
     std::vector<Segment> segments_;
     std::vector<std::uint32_t> spare_segments_;
-    std::vector<FreeList> free_lists_;  ///< by stream and pool class
-    std::vector<HeldQueue> held_;       ///< by the stream of the event
-    std::uint64_t held_streams_ = 0;    ///< bit s: held_[s] is not empty
+    std::vector<FreeList> free_lists_;               ///< by stream and pool class
+    std::vector<std::vector<BlockIndex>> unmapped_;  ///< holes by stream and pool class, each list by rising address
+    std::vector<HeldQueue> held_;                    ///< by the stream of the event
+    std::uint64_t held_streams_ = 0;                 ///< bit s: held_[s] is not empty
     std::uint64_t next_segment_number_ = 0;
+    std::int64_t inactive_mask_;  ///< all bits, or none where split blocks are not counted
 };
 
 }  // namespace stowage::memory

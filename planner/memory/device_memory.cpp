@@ -23,6 +23,28 @@ void VirtualDeviceMemory::release(Address base, Bytes size) {
     if (size < kLarge) release_small(base, static_cast<Address>(size.count));
 }
 
+Address VirtualDeviceMemory::reserve_range(Bytes size) {
+    STOWAGE_CHECK(size.count > 0, "a range has bytes");
+    large_frontier_ -= static_cast<Address>(size.count);
+    return large_frontier_;
+}
+
+void VirtualDeviceMemory::release_range(Address base, Bytes size) {
+    STOWAGE_CHECK(size.count > 0 && base >= large_frontier_ && base < kBoundary, "released, not reserved");
+}
+
+bool VirtualDeviceMemory::map(Address base, Bytes size) {
+    STOWAGE_CHECK(size.count > 0 && base >= large_frontier_ && base < kBoundary, "mapped, not reserved");
+    if (!has_room(size)) return false;
+    reserved_ += size;
+    return true;
+}
+
+void VirtualDeviceMemory::unmap(Address base, Bytes size) {
+    STOWAGE_CHECK(size.count > 0 && size <= reserved_ && base >= large_frontier_, "unmapped, not mapped");
+    reserved_ -= size;
+}
+
 Address VirtualDeviceMemory::reserve_small(Address size) {
     const auto gap = std::find_if(gaps_.begin(), gaps_.end(), [&](const auto& one) { return one.second >= size; });
     if (gap == gaps_.end()) {

@@ -25,6 +25,17 @@ public:
     virtual std::optional<Address> reserve(Bytes size) = 0;
     /// Gives back a segment of `reserve`, whole.
     virtual void release(Address base, Bytes size) = 0;
+
+    /// The memory of the device, by which the ranges of expandable segments are sized.
+    [[nodiscard]] virtual Bytes capacity() const = 0;
+    /// The base of a range of addresses without memory behind them.
+    virtual Address reserve_range(Bytes size) = 0;
+    /// Gives back a range of `reserve_range`, whole, of which nothing is mapped.
+    virtual void release_range(Address base, Bytes size) = 0;
+    /// Puts memory behind a part of a range, or changes nothing and says no if the device has no room for all of it.
+    virtual bool map(Address base, Bytes size) = 0;
+    /// Takes that memory away again.
+    virtual void unmap(Address base, Bytes size) = 0;
 };
 
 enum class EventHandle : std::uint64_t {};
@@ -57,6 +68,15 @@ public:
     [[nodiscard]] bool has_room(Bytes size) const { return !limit_ || reserved_ + size <= *limit_; }
     /// Throws: std::logic_error if the range was not reserved.
     void release(Address base, Bytes size) override;
+    /// The limit, or more than any device has where there is none.
+    [[nodiscard]] Bytes capacity() const override { return limit_.value_or(kNoLimit); }
+    /// Below the large segments; the addresses are not used again.
+    Address reserve_range(Bytes size) override;
+    /// Throws: std::logic_error if the range was not reserved.
+    void release_range(Address base, Bytes size) override;
+    bool map(Address base, Bytes size) override;
+    /// Throws: std::logic_error if that much is not mapped.
+    void unmap(Address base, Bytes size) override;
     /// Forgets every reservation.
     void reset();
 
@@ -74,6 +94,7 @@ private:
 
     static constexpr Address kBoundary = Address{1} << 62;
     static constexpr Bytes kLarge{32LL << 20};
+    static constexpr Bytes kNoLimit{1LL << 44};
 };
 
 }  // namespace stowage::memory

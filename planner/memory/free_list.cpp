@@ -1,6 +1,7 @@
 #include "planner/memory/free_list.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "scenarios/types/check.hpp"
@@ -107,6 +108,16 @@ std::optional<FreeList::Entry> FreeList::best_fit(Bytes size) const {
     for (; rank != order_.end(); ++rank)
         if (!bins_[rank->bin].items.empty()) return last_of(bins_[rank->bin]);
     return std::nullopt;
+}
+
+std::optional<FreeList::Entry> FreeList::after(const Entry& entry) const {
+    const std::uint32_t bin = find_bin(entry.size.count);
+    STOWAGE_CHECK(bin != kNoBin, "no free block of that size");
+    const std::vector<Item>& items = bins_[bin].items;
+    const auto place = std::lower_bound(items.begin(), items.end(), entry.address,
+                                        [](const Item& item, Address wanted) { return item.address > wanted; });
+    if (place != items.begin()) return Entry{entry.size, std::prev(place)->address, std::prev(place)->block};
+    return best_fit(Bytes{entry.size.count + 1});
 }
 
 std::optional<FreeList::Entry> FreeList::largest() const {

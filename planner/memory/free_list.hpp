@@ -38,6 +38,8 @@ public:
     void erase(Bytes size, Address address);
     /// The first entry of at least `size` bytes: smallest, then lowest.
     [[nodiscard]] std::optional<Entry> best_fit(Bytes size) const;
+    /// The entry behind `entry`, which is in the list, in the order.
+    [[nodiscard]] std::optional<Entry> after(const Entry& entry) const;
     /// The last entry in the order.
     [[nodiscard]] std::optional<Entry> largest() const;
     /// Every entry in the order.

@@ -17,6 +17,8 @@ namespace stowage::memory {
 static void PrintTo(const AllocatorConfig& config, std::ostream* out) {
     if (config.roundup_power2_divisions > 1)
         *out << "roundup_power2_divisions:" << config.roundup_power2_divisions;
+    else if (config.expandable_segments)
+        *out << "expandable_segments";
     else
         *out << (config.limits_splitting() ? "max_split_size" : "default");
 }
@@ -176,7 +178,14 @@ std::vector<Address> work_at_random(std::uint64_t seed, const AllocatorConfig& c
         if (action < 48 || live.empty()) {
             const std::int64_t scale = scales[random() % scales.size()];
             const Bytes size{1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(scale))};
-            const auto block = machine.allocator.allocate(size, static_cast<Stream>(random() % 3));
+            const auto stream = static_cast<Stream>(random() % 3);
+            const bool full = !machine.allocator.has_block(size, stream) &&
+                              !machine.memory.has_room(machine.allocator.growth(size, stream));
+            const std::int64_t retries = machine.allocator.stats().retries;
+            const auto block = machine.allocator.allocate(size, stream);
+            if (!config.limits_splitting()) {  // that may give oversize blocks back instead
+                EXPECT_EQ(machine.allocator.stats().retries - retries, full ? 1 : 0) << "step " << step;
+            }
             if (!block) continue;
             const BlockPlace place = machine.allocator.place(*block);
             const Address end = place.address + static_cast<Address>(place.size.count);
@@ -229,6 +238,8 @@ TEST_P(CachingAllocatorProperty, KeepsItsBooksAndRepeatsItself) {
 INSTANTIATE_TEST_SUITE_P(Plain, CachingAllocatorProperty, testing::Values(AllocatorConfig{}));
 INSTANTIATE_TEST_SUITE_P(PowerOfTwo, CachingAllocatorProperty,
                          testing::Values(AllocatorConfig{.roundup_power2_divisions = 8}));
+INSTANTIATE_TEST_SUITE_P(Expandable, CachingAllocatorProperty,
+                         testing::Values(AllocatorConfig{.expandable_segments = true}));
 INSTANTIATE_TEST_SUITE_P(SplitLimit, CachingAllocatorProperty,
                          testing::Values(AllocatorConfig{.max_split_size = 32_MiB}));
 

@@ -60,5 +60,18 @@ TEST(VirtualDeviceMemory, RefusesToTakeBackWhatItDidNotGive) {
     EXPECT_THROW(memory.release(base, 2_MiB), std::logic_error);
 }
 
+TEST(VirtualDeviceMemory, CountsWhatIsMappedOfARangeAndNotTheRange) {
+    VirtualDeviceMemory memory(100_MiB);
+    const Address range = memory.reserve_range(120_MiB);
+    EXPECT_EQ(memory.reserved(), 0_B);
+    EXPECT_LE(memory.reserve_range(120_MiB) + (Address{120} << 20), range);
+    EXPECT_TRUE(memory.map(range, 60_MiB));
+    EXPECT_FALSE(memory.map(range + (Address{60} << 20), 60_MiB));
+    EXPECT_EQ(memory.reserved(), 60_MiB);
+    memory.unmap(range, 20_MiB);
+    EXPECT_EQ(memory.reserved(), 40_MiB);
+    EXPECT_THROW(memory.unmap(range, 60_MiB), std::logic_error);
+}
+
 }  // namespace
 }  // namespace stowage::memory

@@ -77,5 +77,17 @@ TEST_P(FreeListProperty, BehavesAsAnOrderedSet) {
 
 INSTANTIATE_TEST_SUITE_P(DistinctSizes, FreeListProperty, testing::Values(1, 8, 200, 100000));
 
+TEST(FreeList, GoesOnBehindAnEntryByAddressAndThenBySize) {
+    FreeList list;
+    list.insert({Bytes{1024}, 3000, 0});
+    list.insert({Bytes{1024}, 1000, 1});
+    list.insert({Bytes{4096}, 500, 2});
+    list.insert({Bytes{2048}, 100, 3});
+    list.erase(Bytes{2048}, 100);  // leaves an empty bin in between
+    EXPECT_EQ(list.after({Bytes{1024}, 1000, 1})->block, 0U);
+    EXPECT_EQ(list.after({Bytes{1024}, 3000, 0})->block, 2U);
+    EXPECT_FALSE(list.after({Bytes{4096}, 500, 2}).has_value());
+}
+
 }  // namespace
 }  // namespace stowage::memory
