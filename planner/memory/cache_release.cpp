@@ -106,37 +106,52 @@ void CachingAllocator::rebind(DeviceMemory& memory, StreamEvents& events) {
 }
 
 void CachingAllocator::check_invariants() const {
-    Bytes allocated, active, reserved, inactive_split;
-    std::int64_t segments = 0;
-    std::size_t free_blocks = 0;
-    std::size_t holes = 0;
-    for (std::size_t slot = 0; slot < segments_.size(); ++slot) {
-        const Segment& segment = segments_[slot];
-        if (segment.first == kNoBlock) continue;
-        segments += config_.expandable_segments ? 0 : 1;
-        Address end = segment.base;
-        BlockIndex previous = kNoBlock;
-        for (BlockIndex index = segment.first; index != kNoBlock; index = blocks_[index].next) {
-            const Block& block = blocks_[index];
-            STOWAGE_CHECK(block.address == end && block.previous == previous && block.segment == slot,
-                          "the blocks of a segment tile it");
-            STOWAGE_CHECK(!is_free(index) || !is_free(previous), "free neighbours are merged");
-            STOWAGE_CHECK(!is_unmapped(index) || !is_unmapped(previous), "neighbouring holes are merged");
-            end += static_cast<Address>(block.size);
-            previous = index;
-            if (is_unmapped(index)) {
-                ++holes;
-                continue;
-            }
-            const Bytes size{block.size};
-            reserved += size;
-            if (block.allocated) allocated += size;
-            if (!is_free(index)) active += size;
-            if (is_free(index) && block.shares_segment() && !config_.expandable_segments) inactive_split += size;
-            free_blocks += is_free(index) ? 1 : 0;
-        }
-        STOWAGE_CHECK(end == segment.base + static_cast<Address>(segment.size), "the blocks of a segment fill it");
+    Totals totals;
+    for (std::uint32_t slot = 0; slot < segments_.size(); ++slot)
+        if (segments_[slot].first != kNoBlock) check_segment(slot, totals);
+    check_lists(totals);
+    STOWAGE_CHECK(totals.allocated == stats_.allocated && totals.active == stats_.active &&
+                      totals.reserved == stats_.reserved && totals.inactive_split == stats_.inactive_split &&
+                      totals.segments == stats_.segments,
+                  "totals are the sums of their parts");
+}
+
+void CachingAllocator::check_segment(std::uint32_t slot, Totals& totals) const {
+    const Segment& segment = segments_[slot];
+    totals.segments += config_.expandable_segments ? 0 : 1;
+    Address end = segment.base;
+    BlockIndex previous = kNoBlock;
+    for (BlockIndex index = segment.first; index != kNoBlock; index = blocks_[index].next) {
+        const Block& block = blocks_[index];
+        STOWAGE_CHECK(block.address == end && block.previous == previous && block.segment == slot,
+                      "the blocks of a segment tile it");
+        STOWAGE_CHECK(!is_free(index) || !is_free(previous), "free neighbours are merged");
+        STOWAGE_CHECK(!is_unmapped(index) || !is_unmapped(previous), "neighbouring holes are merged");
+        end += static_cast<Address>(block.size);
+        previous = index;
+        add_to(totals, index);
     }
+    STOWAGE_CHECK(end == segment.base + static_cast<Address>(segment.size), "the blocks of a segment fill it");
+}
+
+void CachingAllocator::add_to(Totals& totals, BlockIndex index) const {
+    if (is_unmapped(index)) {
+        ++totals.holes;
+        return;
+    }
+    const Block& block = blocks_[index];
+    const Bytes size{block.size};
+    totals.reserved += size;
+    if (block.allocated) totals.allocated += size;
+    if (!is_free(index)) {
+        totals.active += size;
+        return;
+    }
+    ++totals.free_blocks;
+    if (block.shares_segment() && !config_.expandable_segments) totals.inactive_split += size;
+}
+
+void CachingAllocator::check_lists(const Totals& totals) const {
     std::size_t listed = 0;
     for (const FreeList& list : free_lists_) {
         for (const FreeList::Entry& entry : list.entries()) {
@@ -146,15 +161,13 @@ void CachingAllocator::check_invariants() const {
             ++listed;
         }
     }
-    STOWAGE_CHECK(listed == free_blocks, "every free block is listed");
+    STOWAGE_CHECK(listed == totals.free_blocks, "every free block is listed");
+    std::size_t holes = 0;
     for (const std::vector<BlockIndex>& list : unmapped_) {
         for (const BlockIndex index : list) STOWAGE_CHECK(is_unmapped(index), "what is listed as unmapped is a hole");
-        holes -= list.size();
+        holes += list.size();
     }
-    STOWAGE_CHECK(holes == 0, "every hole is listed");
-    STOWAGE_CHECK(allocated == stats_.allocated && active == stats_.active && reserved == stats_.reserved &&
-                      inactive_split == stats_.inactive_split && segments == stats_.segments,
-                  "totals are the sums of their parts");
+    STOWAGE_CHECK(holes == totals.holes, "every hole is listed");
 }
 
 }  // namespace stowage::memory

@@ -145,6 +145,16 @@ private:
     void absorb_previous(BlockIndex index);
     void absorb_next(BlockIndex index);
     void count_inactive(std::int64_t bytes) { stats_.inactive_split += Bytes{bytes & inactive_mask_}; }
+    /// What check_invariants adds up.
+    struct Totals {
+        Bytes allocated, active, reserved, inactive_split;
+        std::int64_t segments = 0;
+        std::size_t free_blocks = 0;
+        std::size_t holes = 0;
+    };
+    void check_segment(std::uint32_t slot, Totals& totals) const;
+    void add_to(Totals& totals, BlockIndex index) const;
+    void check_lists(const Totals& totals) const;
     [[nodiscard]] bool is_free(BlockIndex index) const;
     bool release_oversize_blocks(Bytes size, Stream stream, PoolClass pool);
     void release_cached_segments();

@@ -154,7 +154,7 @@ TEST(LatentAttention, DownProjectionsAreWholeOnEveryTensorRank) {
     EXPECT_EQ(attention_parameters(layer), 187'107'328 + 7168);
     std::int64_t held = 0;
     for (const Parameter& parameter : layer.parameters)
-        if (parameter.name.rfind("mlp_", 0) != 0) held += parameter.elements();
+        if (!parameter.name.starts_with("mlp_")) held += parameter.elements();
     EXPECT_EQ(held, 11'010'048 + 4'128'768 + 1536 + 512 + 7168 + (37'748'736 + 16'777'216 + 117'440'512) / 8);
 }
 

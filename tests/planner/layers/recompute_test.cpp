@@ -120,7 +120,7 @@ TEST(Recompute, OfEverythingLeavesInputLatentsAndOutput) {
     Bytes attention;
     std::set<Slot> counted;
     for (const SavedTensor& saved : layer.saved)
-        if (saved.name.rfind("mlp", 0) != 0 && saved.name != "residual.attention" &&
+        if (!saved.name.starts_with("mlp") && saved.name != "residual.attention" &&
             !layer.tensors[index(saved.tensor)].persistent && counted.insert(saved.tensor).second)
             attention += layer.tensors[index(saved.tensor)].bytes();
     EXPECT_EQ(attention, 56_MiB + 12_MiB + Bytes{4096 * 576 * 2} + 128_MiB);
