@@ -12,8 +12,8 @@
 // Worked example: one stage, 4 microbatches, 4 layers, two modules. Record: 32 copies, all read back inline. Steady:
 // chunk 0 keeps two groups by the margin, chunks 1-3 by the last-group rule: 4 x (8 - 2) = 24 copies.
 //
-// Limits: eager execution (no captured groups, no delayed commits); one virtual stage is what the lowering asks for,
-// though the orders are given from outside. Source: Megatron-LM main of August 2026,
+// Limits: eager execution (no captured groups, no delayed commits, no cap on copies under way). The orders of chunks
+// are given from outside. Source: Megatron-LM main of August 2026,
 // core/pipeline_parallel/fine_grained_activation_offload.py, re-described; the chunk-finished test of that version,
 // which mistakes a chunk whose groups so far all stayed on the device for a finished one, is kept, and what it leads to
 // is reported as `chunk_mismatch`. Tested by: tests/planner/program/megatron_manager_test.cpp.
