@@ -1,27 +1,22 @@
 #include "planner/memory/pinned_pool.hpp"
 
 #include <algorithm>
-#include <bit>
 
 #include "scenarios/types/check.hpp"
 
 namespace stowage::memory {
-namespace {
 
-/// The logarithm of the smallest power of two of at least `bytes`.
-std::size_t size_class(std::int64_t bytes) {
-    return static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(bytes) - 1));
+PinnedKey PinnedKeys::key(const std::vector<std::int64_t>& shape, types::DataType type) {
+    return numbers_.try_emplace({shape, type}, static_cast<PinnedKey>(numbers_.size())).first->second;
 }
-
-}  // namespace
 
 PinnedHandle PinnedPool::acquire(PinnedKey key, Bytes bytes, bool pooled) {
     STOWAGE_CHECK(bytes.count > 0, "a pinned buffer has bytes");
     std::uint32_t index = 0;
     Queue* queue = pooled ? &pool_[static_cast<std::uint64_t>(key)] : nullptr;
     if (queue != nullptr) {
-        STOWAGE_CHECK(queue->bytes == 0 || queue->bytes == bytes.count, "one size for a key of the pinned pool");
-        queue->bytes = bytes.count;
+        STOWAGE_CHECK(queue->bytes.count == 0 || queue->bytes == bytes, "one size for a key of the pinned pool");
+        queue->bytes = bytes;
     }
     if (queue != nullptr && queue->head < queue->idle.size())
         index = queue->idle[queue->head++];
@@ -34,14 +29,15 @@ PinnedHandle PinnedPool::acquire(PinnedKey key, Bytes bytes, bool pooled) {
 }
 
 void PinnedPool::release(PinnedHandle handle) {
+    static_cast<void>(used(handle));
     const auto index = static_cast<std::uint32_t>(handle);
-    STOWAGE_CHECK(index < buffers_.size() && buffers_[index].in_use, "released pinned buffer is in use");
     Buffer& buffer = buffers_[index];
     buffer.in_use = false;
-    stats_.in_use -= Bytes{buffer.bytes};
+    stats_.in_use -= buffer.bytes;
     if (!buffer.pooled) {
-        stats_.requested -= Bytes{buffer.bytes};
-        free_blocks_[size_class(buffer.bytes)].push_back(buffer.block);
+        stats_.requested -= buffer.bytes;
+        blocks_.free(buffer.block);
+        count_blocks();
         spare_buffers_.push_back(index);
         return;
     }
@@ -62,29 +58,23 @@ std::uint32_t PinnedPool::make_buffer(PinnedKey key, Bytes bytes, bool pooled) {
         index = spare_buffers_.back();
         spare_buffers_.pop_back();
     }
-    buffers_[index] = {.key = key, .bytes = bytes.count, .block = take_block(bytes), .pooled = pooled};
+    buffers_[index] = {.key = key, .bytes = bytes, .block = blocks_.allocate(bytes), .pooled = pooled};
+    count_blocks();
     stats_.requested += bytes;
     stats_.peak_requested = std::max(stats_.peak_requested, stats_.requested);
     return index;
 }
 
-std::uint32_t PinnedPool::take_block(Bytes bytes) {
-    const std::size_t log_size = size_class(bytes.count);
-    std::vector<std::uint32_t>& free = free_blocks_.at(log_size);
-    if (!free.empty()) {
-        const std::uint32_t block = free.back();
-        free.pop_back();
-        return block;
-    }
-    stats_.reserved += Bytes{std::int64_t{1} << log_size};
-    ++stats_.system_allocations;
-    return next_block_++;
+void PinnedPool::count_blocks() {
+    stats_.reserved = blocks_.stats().reserved;
+    stats_.peak_reserved = blocks_.stats().peak_reserved;
+    stats_.system_allocations = blocks_.stats().system_allocations;
 }
 
-std::uint32_t PinnedPool::block_of(PinnedHandle handle) const {
-    const Buffer& buffer = buffers_.at(static_cast<std::size_t>(handle));
-    STOWAGE_CHECK(buffer.in_use, "pinned buffer is in use");
-    return buffer.block;
+const PinnedPool::Buffer& PinnedPool::used(PinnedHandle handle) const {
+    const auto index = static_cast<std::size_t>(handle);
+    STOWAGE_CHECK(index < buffers_.size() && buffers_[index].in_use, "pinned buffer is in use");
+    return buffers_[index];
 }
 
 }  // namespace stowage::memory

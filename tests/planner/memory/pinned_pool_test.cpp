@@ -4,6 +4,8 @@
 
 #include <stdexcept>
 
+#include "tests/planner/memory/test_events.hpp"
+
 namespace stowage::memory {
 namespace {
 
@@ -65,6 +67,44 @@ TEST(PinnedPool, LetsExpertBuffersShareBlocksOfOneRoundedSizeOnly) {
     EXPECT_EQ(pool.stats().reserved, 64_MiB);
     pool.acquire(kAttention, 33_MiB, false);
     EXPECT_EQ(pool.stats().reserved, 128_MiB);
+}
+
+TEST(PinnedPool, KeepsAQueueForEachShapeAndType) {
+    // Attention's query and the hidden state of 4096 tokens have the same 32 MiB in bf16, but not the same shape.
+    PinnedKeys keys;
+    const PinnedKey hidden = keys.key({1, 4096, 4096}, types::DataType::bf16);
+    const PinnedKey query = keys.key({1, 32, 4096, 128}, types::DataType::bf16);
+    EXPECT_NE(hidden, query);
+    EXPECT_NE(hidden, keys.key({1, 4096, 4096}, types::DataType::fp16));
+    EXPECT_EQ(hidden, keys.key({1, 4096, 4096}, types::DataType::bf16));
+    EXPECT_EQ(keys.size(), 3);
+    PinnedPool pool;
+    pool.release(pool.acquire(hidden, 32_MiB, true));
+    pool.release(pool.acquire(query, 32_MiB, true));
+    EXPECT_EQ(pool.stats().reserved, 64_MiB);
+    EXPECT_EQ(pool.stats().peak_in_use, 32_MiB);
+}
+
+TEST(PinnedPool, LetsExpertBuffersWaitForTheirCopiesAndPooledOnesNot) {
+    TestEvents events;
+    PinnedPool pool({}, &events);
+    events.make_busy(2);
+    const PinnedHandle pooled = pool.acquire(kNorm, 32_MiB, true);
+    const std::uint32_t block = pool.block_of(pooled);
+    pool.record_stream(pooled, 2);
+    pool.release(pooled);
+    EXPECT_EQ(pool.block_of(pool.acquire(kNorm, 32_MiB, true)), block);
+    EXPECT_FALSE(pool.holds_blocks());
+    const PinnedHandle expert = pool.acquire(kAttention, 32_MiB, false);
+    pool.record_stream(expert, 2);
+    pool.release(expert);
+    EXPECT_TRUE(pool.holds_blocks());
+    pool.acquire(kAttention, 32_MiB, false);
+    EXPECT_EQ(pool.stats().reserved, 96_MiB);
+    events.wait_all();
+    pool.acquire(kAttention, 32_MiB, false);
+    EXPECT_EQ(pool.stats().reserved, 96_MiB);
+    EXPECT_EQ(pool.stats().peak_reserved, 96_MiB);
 }
 
 TEST(PinnedPool, RefusesMisuse) {
