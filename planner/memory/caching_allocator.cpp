@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "scenarios/types/check.hpp"
 
@@ -11,98 +12,177 @@ namespace {
 constexpr std::size_t position(BlockHandle block) { return static_cast<std::size_t>(block); }
 constexpr std::uint64_t bit(Stream stream) { return std::uint64_t{1} << stream; }
 
+Bytes allowed_memory(const AllocatorConfig& config, Bytes capacity) {
+    if (!config.limits_memory()) return Bytes{std::numeric_limits<std::int64_t>::max()};
+    return Bytes{static_cast<std::int64_t>(config.per_process_memory_fraction * static_cast<double>(capacity.count))};
+}
+
 }  // namespace
 
 CachingAllocator::CachingAllocator(const AllocatorConfig& config, DeviceMemory& memory, StreamEvents& events)
-    : config_(config), memory_(&memory), events_(&events), inactive_mask_(config.expandable_segments ? 0 : -1) {
-    STOWAGE_CHECK(config.roundup_power2_divisions == 0 ||
-                      std::has_single_bit(static_cast<std::uint64_t>(config.roundup_power2_divisions)),
-                  "roundup_power2_divisions is a power of two");
-    STOWAGE_CHECK(config.max_split_size >= kLargeSegment, "max_split_size is at least 20 MiB");
-    STOWAGE_CHECK(!config.expandable_segments || !config.limits_splitting(),
-                  "expandable segments are modelled without a split limit");
+    : config_(config),
+      memory_(&memory),
+      events_(&events),
+      allowed_(allowed_memory(config, memory.capacity())),
+      rounds_to_divisions_(config.roundup_power2_divisions != PowerOfTwoDivisions{}),
+      counts_inactive_(!config.expandable_segments),
+      collects_garbage_(config.collects_garbage()) {
+    STOWAGE_CHECK(
+        std::all_of(
+            config.roundup_power2_divisions.steps.begin(), config.roundup_power2_divisions.steps.end(),
+            [](std::int64_t steps) { return steps == 0 || std::has_single_bit(static_cast<std::uint64_t>(steps)); }),
+        "roundup_power2_divisions are powers of two");
+    STOWAGE_CHECK(config.large_segment > kLargeSegmentLimit, "large_segment_size_mb is above 10 MiB");
+    STOWAGE_CHECK(config.max_split_size >= config.large_segment, "max_split_size is at least a large segment");
+    STOWAGE_CHECK(config.per_process_memory_fraction >= 0 && config.garbage_collection_threshold >= 0 &&
+                      config.garbage_collection_threshold < 1,
+                  "a memory fraction and a threshold are parts of a whole");
+    routes_.fill({kNoCache, kNoCache});
+    default_routes_ = routes_;
+    owners_.fill(kDefaultPool);
+}
+
+Bytes CachingAllocator::rounded(Bytes size) const {
+    if (rounds_to_divisions_) [[unlikely]]
+        return block_size(config_, size);
+    constexpr std::int64_t kMask = kMinBlock.count - 1;
+    return Bytes{(size.count + kMask) & ~kMask};
 }
 
 std::optional<BlockHandle> CachingAllocator::allocate(Bytes size, Stream stream) {
     STOWAGE_CHECK(size.count > 0, "a block has bytes");
     STOWAGE_CHECK(stream < kMaxStreams, "at most 64 streams");
-    if (held_streams_ != 0) release_completed();
-    const Bytes wanted = block_size(config_, size);
-    const BlockIndex index = find_block(wanted, stream, pool_class(wanted));
+    if (held_streams_ != 0 || !deferred_.empty()) look_at_held(stream);
+    const Bytes wanted = rounded(size);
+    const BlockIndex index = find_block(wanted, cache_for(stream, pool_class(wanted)));
     if (index == kNoBlock) {
         ++stats_.out_of_memory;
         return std::nullopt;
     }
-    hand_out(index, wanted);
+    hand_out(index, wanted, size);
     return static_cast<BlockHandle>(index);
 }
 
 bool CachingAllocator::has_block(Bytes size, Stream stream) {
-    if (held_streams_ != 0) release_completed();
-    const Bytes wanted = block_size(config_, size);
-    const std::optional<FreeList::Entry> found = free_list(stream, pool_class(wanted)).best_fit(wanted);
-    return found && may_serve(config_, found->size, wanted);
+    if (held_streams_ != 0 || !deferred_.empty()) look_at_held(stream);
+    const Bytes wanted = rounded(size);
+    return best_fit(wanted, cache_for(stream, pool_class(wanted))).has_value();
 }
 
-BlockIndex CachingAllocator::find_block(Bytes size, Stream stream, PoolClass pool) {
-    if (const BlockIndex found = take_free_block(size, stream, pool); found != kNoBlock) return found;
-    if (const BlockIndex made = reserve_segment(size, stream, pool); made != kNoBlock) return made;
-    if (release_oversize_blocks(size, stream, pool))
-        if (const BlockIndex made = reserve_segment(size, stream, pool); made != kNoBlock) return made;
+BlockIndex CachingAllocator::find_block(Bytes size, CacheIndex cache) {
+    if (const BlockIndex found = take_free_block(size, cache); found != kNoBlock) return found;
+    if (collects_garbage_) collect_garbage();
+    if (const BlockIndex made = reserve(size, cache); made != kNoBlock) return made;
+    if (release_oversize_blocks(size, cache))
+        if (const BlockIndex made = reserve(size, cache); made != kNoBlock) return made;
+    if (capturing()) return kNoBlock;
     release_cached_segments();
     ++stats_.retries;
-    return reserve_segment(size, stream, pool);
+    return reserve(size, cache);
 }
 
-std::size_t CachingAllocator::list_of(Stream stream, PoolClass pool) {
-    return std::size_t{2} * stream + static_cast<std::size_t>(pool);
+CachingAllocator::CacheIndex CachingAllocator::known_cache(Stream stream, PoolClass pool) const {
+    return routes_[stream][static_cast<std::size_t>(pool)];
 }
 
-FreeList& CachingAllocator::free_list(Stream stream, PoolClass pool) {
-    const std::size_t place = list_of(stream, pool);
-    if (place >= free_lists_.size()) free_lists_.resize(std::size_t{2} * stream + 2);
-    return free_lists_[place];
-}
-
-BlockIndex CachingAllocator::take_free_block(Bytes size, Stream stream, PoolClass pool) {
-    FreeList& list = free_list(stream, pool);
-    std::optional<FreeList::Entry> found = list.best_fit(size);
-    if (!found || !may_serve(config_, found->size, size)) return kNoBlock;
-    if (config_.expandable_segments) found = best_fit_to_grow(list, *found);
-    list.erase(found->size, found->address);
-    if (blocks_[found->block].shares_segment()) count_inactive(-found->size.count);
-    return found->block;
-}
-
-BlockIndex CachingAllocator::reserve_segment(Bytes size, Stream stream, PoolClass pool) {
-    if (config_.expandable_segments) return expand(size, stream, pool);
-    const Bytes whole = segment_size(size);
-    const std::optional<Address> base = memory_->reserve(whole);
-    if (!base) return kNoBlock;
-    const BlockIndex index = new_block();
-    const std::uint32_t segment = new_segment();
-    segments_[segment] = {*base, whole.count, next_segment_number_++, index};
-    Block& block = blocks_[index];
-    block.address = *base;
-    block.size = whole.count;
-    block.segment = segment;
-    block.stream = static_cast<std::uint16_t>(stream);
-    block.pool = pool;
-    ++stats_.segments;
-    ++stats_.device_allocations;
-    stats_.reserved += whole;
-    stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
+CachingAllocator::CacheIndex CachingAllocator::cache_for(Stream stream, PoolClass pool) {
+    if (const CacheIndex known = known_cache(stream, pool); known != kNoCache) [[likely]]
+        return known;
+    CacheIndex index = static_cast<CacheIndex>(caches_.size());
+    if (spare_caches_.empty()) {
+        caches_.emplace_back();
+    } else {
+        index = spare_caches_.back();
+        spare_caches_.pop_back();
+    }
+    Cache& cache = caches_[index];
+    cache.stream = stream;
+    cache.pool = pool;
+    cache.owner = owners_[stream];
+    routes_[stream][static_cast<std::size_t>(pool)] = index;
+    if (cache.owner == kDefaultPool)
+        default_routes_[stream] = routes_[stream];
+    else
+        pools_[cache.owner].caches.push_back(index);
     return index;
 }
 
-void CachingAllocator::hand_out(BlockIndex index, Bytes size) {
+std::optional<FreeList::Entry> CachingAllocator::best_fit(Bytes size, CacheIndex cache) const {
+    const FreeList& list = caches_[cache].free;
+    std::optional<FreeList::Entry> found = list.best_fit(size);
+    if (!found) return found;
+    if (config_.expandable_segments) found = best_fit_to_grow(list, *found);
+    if (!may_serve(config_, found->size, size)) return std::nullopt;
+    return found;
+}
+
+BlockIndex CachingAllocator::take_free_block(Bytes size, CacheIndex index) {
+    Cache& cache = caches_[index];
+    if (collects_garbage_ && cache.pool == PoolClass::large && cache.owner == kDefaultPool) ++searches_;
+    const std::optional<FreeList::Entry> found = best_fit(size, index);
+    if (!found) return kNoBlock;
+    cache.free.erase(found->size, found->address);
+    return found->block;
+}
+
+BlockIndex CachingAllocator::reserve(Bytes size, CacheIndex cache) {
+    // The whole segment is held against the limit, also where a part of an expandable one is mapped.
+    if (!allows(segment_size(size, config_.large_segment))) return kNoBlock;
+    return config_.expandable_segments ? expand(size, cache) : reserve_segment(size, cache);
+}
+
+BlockIndex CachingAllocator::reserve_segment(Bytes size, CacheIndex cache) {
+    const Bytes whole = segment_size(size, config_.large_segment);
+    const std::optional<Address> base = memory_->reserve(whole);
+    if (!base) return kNoBlock;
+    const BlockIndex index = new_block();
+    Block& block = blocks_[index];
+    block.address = *base;
+    block.size = whole.count;
+    block.cache = cache;
+    block.pool = caches_[cache].pool;
+    block.segment = new_segment(*base, whole, index, cache);
+    ++stats_.segments;
+    counter_.change_segments(block.pool, 1);
+    if (whole >= config_.max_split_size) counter_.change_oversize_segments(1);
+    count_reserved(block.pool, whole);
+    return index;
+}
+
+void CachingAllocator::count_reserved(PoolClass pool, Bytes size) {
+    counter_.change_reserved(pool, size.count);
+    stats_.reserved += size;
+    if (size.count < 0) {
+        ++stats_.device_frees;
+        return;
+    }
+    ++stats_.device_allocations;
+    stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
+}
+
+void CachingAllocator::hand_out(BlockIndex index, Bytes size, Bytes requested) {
+    const bool was_split = blocks_[index].shares_segment();
+    std::int64_t split_blocks = 0;
+    std::int64_t split_bytes = 0;
     if (splits(config_, blocks_[index].pool, Bytes{blocks_[index].size}, size)) {
         const BlockIndex rest = cut(index, size.count);
-        count_inactive(blocks_[rest].size);
+        split_blocks = was_split ? 0 : 1;
+        split_bytes = was_split ? -size.count : blocks_[rest].size;
         list_free(rest);
+    } else if (was_split) {
+        split_blocks = -1;
+        split_bytes = -blocks_[index].size;
     }
     Block& block = blocks_[index];
+    if (counts_inactive_ && split_bytes != 0) {
+        stats_.inactive_split += Bytes{split_bytes};
+        counter_.change_split(block.pool, split_blocks, split_bytes);
+    }
     block.allocated = true;
+    block.requested = requested.count;
+    counter_.allocate(block.pool, block.size, block.requested);
+    if (block.size >= config_.max_split_size.count) [[unlikely]]
+        counter_.change_oversize_blocks(1);
     stats_.allocated += Bytes{block.size};
     stats_.active += Bytes{block.size};
     stats_.peak_allocated = std::max(stats_.peak_allocated, stats_.allocated);
@@ -119,7 +199,7 @@ BlockIndex CachingAllocator::cut(BlockIndex index, std::int64_t size) {
     rest.previous = index;
     rest.next = block.next;
     rest.segment = block.segment;
-    rest.stream = block.stream;
+    rest.cache = block.cache;
     rest.pool = block.pool;
     if (block.next != kNoBlock) blocks_[block.next].previous = rest_index;
     block.next = rest_index;
@@ -129,12 +209,15 @@ BlockIndex CachingAllocator::cut(BlockIndex index, std::int64_t size) {
 
 void CachingAllocator::list_free(BlockIndex index) {
     const Block& block = blocks_[index];
-    free_list(block.stream, block.pool).insert({Bytes{block.size}, block.address, index});
+    caches_[block.cache].free.insert({Bytes{block.size}, block.address, index});
+    if (!collects_garbage_) return;
+    if (listed_at_.size() <= index) listed_at_.resize(blocks_.size());
+    listed_at_[index] = searches_;
 }
 
 void CachingAllocator::unlist_free(BlockIndex index) {
     const Block& block = blocks_[index];
-    free_list(block.stream, block.pool).erase(Bytes{block.size}, block.address);
+    caches_[block.cache].free.erase(Bytes{block.size}, block.address);
 }
 
 void CachingAllocator::free(BlockHandle handle) {
@@ -143,44 +226,24 @@ void CachingAllocator::free(BlockHandle handle) {
     Block& block = blocks_[index];
     block.allocated = false;
     stats_.allocated -= Bytes{block.size};
-    if (block.used_by != 0)
-        hold(index);
-    else
+    counter_.free(block.pool, block.size);
+    if (block.size >= config_.max_split_size.count) [[unlikely]]
+        counter_.change_oversize_blocks(-1);
+    if (block.used_by == 0)
         make_free(index);
+    else if (capturing())
+        defer(index);
+    else
+        hold(index);
 }
 
 void CachingAllocator::record_stream(BlockHandle handle, Stream stream) {
     STOWAGE_CHECK(position(handle) < blocks_.size() && blocks_[position(handle)].allocated, "recorded block is live");
     STOWAGE_CHECK(stream < kMaxStreams, "at most 64 streams");
     Block& block = blocks_[position(handle)];
-    if (block.stream != stream) block.used_by |= bit(stream);
-}
-
-void CachingAllocator::hold(BlockIndex index) {
-    Block& block = blocks_[index];
-    for (std::uint64_t streams = block.used_by; streams != 0; streams &= streams - 1) {
-        const auto stream = static_cast<Stream>(std::countr_zero(streams));
-        if (held_.size() <= stream) held_.resize(stream + 1);
-        held_[stream].blocks.push_back({events_->record(stream), index});
-        held_streams_ |= bit(stream);
-        ++block.pending_events;
-    }
-    block.used_by = 0;
-}
-
-void CachingAllocator::release_completed() {
-    for (std::uint64_t streams = held_streams_; streams != 0; streams &= streams - 1) {
-        const auto stream = static_cast<Stream>(std::countr_zero(streams));
-        HeldQueue& queue = held_[stream];
-        while (queue.head < queue.blocks.size() && events_->completed(queue.blocks[queue.head].event)) {
-            const BlockIndex index = queue.blocks[queue.head++].block;
-            if (--blocks_[index].pending_events == 0) make_free(index);
-        }
-        if (2 * queue.head < queue.blocks.size()) continue;
-        queue.blocks.erase(queue.blocks.begin(), queue.blocks.begin() + static_cast<std::ptrdiff_t>(queue.head));
-        queue.head = 0;
-        if (queue.blocks.empty()) held_streams_ &= ~bit(stream);
-    }
+    if (caches_[block.cache].stream == stream) return;
+    block.used_by |= bit(stream);
+    if (capturing()) block.used_in_capture |= bit(stream);
 }
 
 bool CachingAllocator::is_free(BlockIndex index) const {
@@ -190,24 +253,35 @@ bool CachingAllocator::is_free(BlockIndex index) const {
 void CachingAllocator::make_free(BlockIndex index) {
     Block& block = blocks_[index];
     stats_.active -= Bytes{block.size};
-    if (is_free(block.previous)) merge_previous(index);
-    if (is_free(block.next)) merge_next(index);
-    if (block.shares_segment()) count_inactive(block.size);
+    counter_.release(block.pool, block.size, block.requested);
+    std::int64_t split_blocks = 0;
+    std::int64_t split_bytes = 0;
+    for (const BlockIndex neighbour : {block.previous, block.next}) {
+        const std::int64_t absorbed = absorb_free(index, neighbour);
+        split_bytes -= absorbed;
+        split_blocks -= absorbed > 0 ? 1 : 0;
+    }
+    if (block.shares_segment()) {
+        split_bytes += block.size;
+        ++split_blocks;
+    }
+    if (counts_inactive_ && split_bytes != 0) {
+        stats_.inactive_split += Bytes{split_bytes};
+        counter_.change_split(block.pool, split_blocks, split_bytes);
+    }
     list_free(index);
 }
 
-void CachingAllocator::merge_previous(BlockIndex index) {
-    const BlockIndex absorbed = blocks_[index].previous;
-    unlist_free(absorbed);
-    count_inactive(-blocks_[absorbed].size);
-    absorb_previous(index);
-}
-
-void CachingAllocator::merge_next(BlockIndex index) {
-    const BlockIndex absorbed = blocks_[index].next;
-    unlist_free(absorbed);
-    count_inactive(-blocks_[absorbed].size);
-    absorb_next(index);
+// A free neighbour becomes part of the block; returns its bytes.
+std::int64_t CachingAllocator::absorb_free(BlockIndex index, BlockIndex neighbour) {
+    if (!is_free(neighbour)) return 0;
+    const std::int64_t bytes = blocks_[neighbour].size;
+    unlist_free(neighbour);
+    if (blocks_[index].previous == neighbour)
+        absorb_previous(index);
+    else
+        absorb_next(index);
+    return bytes;
 }
 
 void CachingAllocator::absorb_previous(BlockIndex index) {
@@ -245,14 +319,34 @@ BlockIndex CachingAllocator::new_block() {
     return index;
 }
 
-std::uint32_t CachingAllocator::new_segment() {
+std::uint32_t CachingAllocator::new_segment(Address base, Bytes size, BlockIndex first, CacheIndex cache) {
+    auto index = static_cast<std::uint32_t>(segments_.size());
     if (spare_segments_.empty()) {
         segments_.emplace_back();
-        return static_cast<std::uint32_t>(segments_.size() - 1);
+    } else {
+        index = spare_segments_.back();
+        spare_segments_.pop_back();
     }
-    const std::uint32_t index = spare_segments_.back();
-    spare_segments_.pop_back();
+    segments_[index] = {base, size.count, next_segment_number_++, first};
+    if (const PoolSlot owner = caches_[cache].owner; owner != kDefaultPool) ++pools_[owner].segments;
     return index;
+}
+
+void CachingAllocator::forget_segment(std::uint32_t segment, CacheIndex cache) {
+    segments_[segment].first = kNoBlock;
+    spare_segments_.push_back(segment);
+    if (const PoolSlot owner = caches_[cache].owner; owner != kDefaultPool) --pools_[owner].segments;
+}
+
+MemoryStatistics CachingAllocator::statistics() const {
+    MemoryStatistics all = counter_.statistics();
+    all.num_alloc_retries = stats_.retries;
+    all.num_ooms = stats_.out_of_memory;
+    all.num_sync_all_streams = stats_.waits_for_events;
+    all.num_device_alloc = stats_.device_allocations;
+    all.num_device_free = stats_.device_frees;
+    if (config_.limits_splitting()) all.max_split_size = config_.max_split_size.count;
+    return all;
 }
 
 BlockPlace CachingAllocator::place(BlockHandle handle) const {
@@ -270,8 +364,13 @@ BlockPlace CachingAllocator::place(BlockHandle handle) const {
         begin = blocks_[first].address;
         end = blocks_[last].address + static_cast<Address>(blocks_[last].size);
     }
-    return {block.address, Bytes{block.size}, segment.number, Bytes{static_cast<std::int64_t>(block.address - begin)},
-            Bytes{static_cast<std::int64_t>(end - begin)}};
+    const PoolSlot owner = caches_[block.cache].owner;
+    return {block.address,
+            Bytes{block.size},
+            segment.number,
+            Bytes{static_cast<std::int64_t>(block.address - begin)},
+            Bytes{static_cast<std::int64_t>(end - begin)},
+            owner == kDefaultPool ? std::nullopt : std::optional(pools_[owner].id)};
 }
 
 }  // namespace stowage::memory

@@ -40,6 +40,9 @@ public:
 
 enum class EventHandle : std::uint64_t {};
 
+/// A point in the order of a graph being captured.
+enum class CaptureMark : std::uint64_t {};
+
 /// How time reaches the caching allocator: has the work that a stream had when an event was recorded been done?
 /// The simulator answers from virtual time, a GPU from cudaEventQuery, a replay from logged answers.
 class StreamEvents {
@@ -51,6 +54,12 @@ public:
     virtual bool completed(EventHandle event) = 0;
     /// Waits until the device is idle: from then on the answer for every event recorded so far is yes.
     virtual void wait_all() = 0;
+
+    /// In a capture: the end of what `stream` has been given so far in the graph. Asked, as the next one is, only under
+    /// graph_capture_record_stream_reuse.
+    virtual CaptureMark mark(Stream /*stream*/) { return CaptureMark{0}; }
+    /// Whether the graph orders everything that `stream` is given from now on behind `mark`. No: it is not known.
+    virtual bool is_behind(Stream /*stream*/, CaptureMark /*mark*/) { return false; }
 };
 
 /// Device memory that is only addresses. A device maps segments page by page, so what limits it is the sum of bytes,

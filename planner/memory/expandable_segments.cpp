@@ -38,10 +38,9 @@ bool CachingAllocator::has_room_from(BlockIndex index, Bytes size) const {
 }
 
 /// The lowest hole, or the free block right before it, from where on nothing is in use for `size` bytes.
-BlockIndex CachingAllocator::find_room(Bytes size, Stream stream, PoolClass pool) const {
-    const std::size_t list = list_of(stream, pool);
-    if (list >= unmapped_.size()) return kNoBlock;
-    for (const BlockIndex hole : unmapped_[list]) {
+BlockIndex CachingAllocator::find_room(Bytes size, CacheIndex cache) const {
+    if (cache == kNoCache) return kNoBlock;
+    for (const BlockIndex hole : caches_[cache].holes) {
         const BlockIndex before = blocks_[hole].previous;
         const BlockIndex start = is_free(before) ? before : hole;
         if (has_room_from(start, size)) return start;
@@ -50,11 +49,11 @@ BlockIndex CachingAllocator::find_room(Bytes size, Stream stream, PoolClass pool
 }
 
 Bytes CachingAllocator::growth(Bytes size, Stream stream) const {
-    const Bytes wanted = block_size(config_, size);
-    if (!config_.expandable_segments) return segment_size(wanted);
+    const Bytes wanted = rounded(size);
+    if (!config_.expandable_segments) return segment_size(wanted, config_.large_segment);
     const PoolClass pool = pool_class(wanted);
-    BlockIndex index = find_room(wanted, stream, pool);
-    if (index == kNoBlock) return mapped_size(pool, wanted);
+    BlockIndex index = find_room(wanted, known_cache(stream, pool));
+    if (index == kNoBlock) return mapped_size(granule_of(pool), wanted);
     Bytes found, mapped;
     for (; found < wanted; index = blocks_[index].next) {
         const Bytes part{blocks_[index].size};
@@ -62,7 +61,7 @@ Bytes CachingAllocator::growth(Bytes size, Stream stream) const {
             found += part;
             continue;
         }
-        const Bytes more = mapped_size(pool, std::min(wanted - found, part));
+        const Bytes more = mapped_size(granule_of(pool), std::min(wanted - found, part));
         found += more;
         mapped += more;
     }
@@ -70,9 +69,9 @@ Bytes CachingAllocator::growth(Bytes size, Stream stream) const {
 }
 
 // What was mapped before the device ran out stays mapped, a free block.
-BlockIndex CachingAllocator::expand(Bytes size, Stream stream, PoolClass pool) {
-    BlockIndex index = find_room(size, stream, pool);
-    if (index == kNoBlock) index = reserve_range(stream, pool);
+BlockIndex CachingAllocator::expand(Bytes size, CacheIndex cache) {
+    BlockIndex index = find_room(size, cache);
+    if (index == kNoBlock) index = reserve_range(cache);
     if (is_unmapped(index) && !map(index, std::min(size, Bytes{blocks_[index].size}))) return kNoBlock;
     while (blocks_[index].size < size.count) {
         const Bytes missing{size.count - blocks_[index].size};
@@ -83,26 +82,25 @@ BlockIndex CachingAllocator::expand(Bytes size, Stream stream, PoolClass pool) {
     return index;
 }
 
-BlockIndex CachingAllocator::reserve_range(Stream stream, PoolClass pool) {
-    const Bytes size = expandable_range(pool, memory_->capacity());
+BlockIndex CachingAllocator::reserve_range(CacheIndex cache) {
+    const PoolClass pool = caches_[cache].pool;
+    const Bytes size = expandable_range(granule_of(pool), memory_->capacity());
     const Address base = memory_->reserve_range(size);
     const BlockIndex index = new_block();
-    const std::uint32_t segment = new_segment();
-    segments_[segment] = {base, size.count, next_segment_number_++, index};
     Block& hole = blocks_[index];
     hole.address = base;
     hole.size = size.count;
-    hole.segment = segment;
-    hole.stream = static_cast<std::uint16_t>(stream);
+    hole.cache = cache;
     hole.pool = pool;
     hole.pending_events = kUnmapped;
+    hole.segment = new_segment(base, size, index, cache);
     list_unmapped(index);
     return index;
 }
 
 // Maps the first `size` bytes of a hole, in whole granules; they join the free blocks on both sides.
 bool CachingAllocator::map(BlockIndex index, Bytes size) {
-    const Bytes whole = mapped_size(blocks_[index].pool, size);
+    const Bytes whole = mapped_size(granule_of(blocks_[index].pool), size);
     if (!memory_->map(blocks_[index].address, whole)) return false;
     unlist_unmapped(index);
     if (whole.count < blocks_[index].size) {
@@ -112,19 +110,17 @@ bool CachingAllocator::map(BlockIndex index, Bytes size) {
     }
     Block& block = blocks_[index];
     block.pending_events = 0;
-    if (is_free(block.previous)) merge_previous(index);
-    if (is_free(block.next)) merge_next(index);
+    absorb_free(index, block.previous);
+    absorb_free(index, block.next);
     list_free(index);
-    ++stats_.device_allocations;
-    stats_.reserved += whole;
-    stats_.peak_reserved = std::max(stats_.peak_reserved, stats_.reserved);
+    count_reserved(block.pool, whole);
     return true;
 }
 
 GranuleRange CachingAllocator::whole_granules_of(BlockIndex index) const {
     const Block& block = blocks_[index];
     const Bytes offset{static_cast<std::int64_t>(block.address - segments_[block.segment].base)};
-    return whole_granules(block.pool, offset, Bytes{block.size});
+    return whole_granules(granule_of(block.pool), offset, Bytes{block.size});
 }
 
 // Gives the whole granules inside a free block back; what is left before and behind them stays free.
@@ -140,7 +136,7 @@ void CachingAllocator::unmap(BlockIndex index) {
     }
     if (blocks_[index].size > granules.size.count) list_free(cut(index, granules.size.count));
     memory_->unmap(begin, granules.size);
-    stats_.reserved -= granules.size;
+    count_reserved(blocks_[index].pool, Bytes{-granules.size.count});
     blocks_[index].pending_events = kUnmapped;
     if (const BlockIndex before = blocks_[index].previous; is_unmapped(before)) {
         unlist_unmapped(before);
@@ -159,8 +155,7 @@ void CachingAllocator::unmap(BlockIndex index) {
 void CachingAllocator::release_range(BlockIndex index) {
     const std::uint32_t segment = blocks_[index].segment;
     memory_->release_range(segments_[segment].base, Bytes{segments_[segment].size});
-    segments_[segment].first = kNoBlock;
-    spare_segments_.push_back(segment);
+    forget_segment(segment, blocks_[index].cache);
     spare_blocks_.push_back(index);
 }
 
@@ -178,16 +173,14 @@ void CachingAllocator::unmap_segment(const Segment& segment) {
 }
 
 void CachingAllocator::list_unmapped(BlockIndex index) {
-    const std::size_t place = list_of(blocks_[index].stream, blocks_[index].pool);
-    if (place >= unmapped_.size()) unmapped_.resize(place + 1);
-    std::vector<BlockIndex>& list = unmapped_[place];
+    std::vector<BlockIndex>& list = caches_[blocks_[index].cache].holes;
     const auto above = std::find_if(list.begin(), list.end(),
                                     [&](BlockIndex other) { return blocks_[other].address > blocks_[index].address; });
     list.insert(above, index);
 }
 
 void CachingAllocator::unlist_unmapped(BlockIndex index) {
-    std::vector<BlockIndex>& list = unmapped_[list_of(blocks_[index].stream, blocks_[index].pool)];
+    std::vector<BlockIndex>& list = caches_[blocks_[index].cache].holes;
     const auto place = std::find(list.begin(), list.end(), index);
     STOWAGE_CHECK(place != list.end(), "a hole is listed");
     list.erase(place);

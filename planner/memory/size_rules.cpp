@@ -17,7 +17,7 @@ std::int64_t next_power2_division(std::int64_t size, std::int64_t divisions) {
 
 Bytes block_size(const AllocatorConfig& config, Bytes size) {
     if (size < kMinBlock) return kMinBlock;
-    const std::int64_t divisions = config.roundup_power2_divisions;
+    const std::int64_t divisions = config.roundup_power2_divisions.of(size);
     if (divisions > 1 && size.count > kMinBlock.count * divisions)
         return Bytes{next_power2_division(size.count, divisions)};
     return Bytes{(size.count + kMinBlock.count - 1) / kMinBlock.count * kMinBlock.count};

@@ -1,30 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
+#include "planner/memory/allocator_config.hpp"
 #include "scenarios/types/bytes.hpp"
 
 namespace stowage::memory {
-
-using types::Bytes;
-
-/// What PYTORCH_CUDA_ALLOC_CONF says.
-struct AllocatorConfig {
-    /// `roundup_power2_divisions:N`: sizes are rounded up to one of N steps between powers of two; 0 or 1: off.
-    /// A power of two.
-    std::int64_t roundup_power2_divisions = 0;
-    /// `max_split_size_mb`: blocks of this size and above are neither split nor lent to smaller requests.
-    Bytes max_split_size{std::numeric_limits<std::int64_t>::max()};
-    /// `max_non_split_rounding_mb`: by how much an unsplittable block may exceed the request that it serves.
-    Bytes max_non_split_rounding{20LL << 20};
-    /// `expandable_segments:True`: one range of addresses per stream and pool that is mapped piece by piece.
-    bool expandable_segments = false;
-
-    [[nodiscard]] constexpr bool limits_splitting() const {
-        return max_split_size.count != std::numeric_limits<std::int64_t>::max();
-    }
-};
 
 /// The two pools of block sizes: they never share a segment.
 enum class PoolClass : std::uint8_t { small, large };
@@ -45,19 +26,20 @@ Bytes block_size(const AllocatorConfig& config, Bytes size);
 constexpr PoolClass pool_class(Bytes block) { return block <= kSmallLimit ? PoolClass::small : PoolClass::large; }
 
 /// The size of a new segment for a block of `block` bytes.
-constexpr Bytes segment_size(Bytes block) {
+constexpr Bytes segment_size(Bytes block, Bytes large_segment = kLargeSegment) {
     if (block <= kSmallLimit) return kSmallSegment;
-    if (block < kLargeSegmentLimit) return kLargeSegment;
+    if (block < kLargeSegmentLimit) return large_segment;
     return Bytes{(block.count + kSegmentStep.count - 1) / kSegmentStep.count * kSegmentStep.count};
 }
 
 /// What an expandable segment is mapped and unmapped in.
-constexpr Bytes granule(PoolClass pool) { return pool == PoolClass::small ? kSmallSegment : kLargeSegment; }
+constexpr Bytes granule(PoolClass pool, Bytes large_segment = kLargeSegment) {
+    return pool == PoolClass::small ? kSmallSegment : large_segment;
+}
 
 /// What is mapped, from the start of a granule on, so that at least `size` bytes are.
-constexpr Bytes mapped_size(PoolClass pool, Bytes size) {
-    const std::int64_t step = granule(pool).count;
-    return Bytes{(size.count + step - 1) / step * step};
+constexpr Bytes mapped_size(Bytes granule, Bytes size) {
+    return Bytes{(size.count + granule.count - 1) / granule.count * granule.count};
 }
 
 /// The whole granules in a range of an expandable segment: what can be unmapped of a free block.
@@ -65,16 +47,15 @@ struct GranuleRange {
     Bytes offset;  ///< from the start of the segment
     Bytes size;    ///< zero if the range holds no whole granule
 };
-constexpr GranuleRange whole_granules(PoolClass pool, Bytes offset, Bytes size) {
-    const std::int64_t step = granule(pool).count;
-    const Bytes begin = mapped_size(pool, offset);
-    const Bytes end{(offset + size).count / step * step};
+constexpr GranuleRange whole_granules(Bytes granule, Bytes offset, Bytes size) {
+    const Bytes begin = mapped_size(granule, offset);
+    const Bytes end{(offset + size).count / granule.count * granule.count};
     return begin < end ? GranuleRange{begin, end - begin} : GranuleRange{offset, Bytes{}};
 }
 
 /// The addresses that an expandable segment is given: 1 1/8 of the device's memory, in whole granules.
-constexpr Bytes expandable_range(PoolClass pool, Bytes device_memory) {
-    return mapped_size(pool, device_memory + Bytes{device_memory.count / 8});
+constexpr Bytes expandable_range(Bytes granule, Bytes device_memory) {
+    return mapped_size(granule, device_memory + Bytes{device_memory.count / 8});
 }
 
 /// Whether a free block of `available` bytes is cut to serve one of `wanted`; if not, the rest is slack that counts as

@@ -15,8 +15,8 @@ namespace stowage::memory {
 
 /// The name of a test that takes a configuration.
 static void PrintTo(const AllocatorConfig& config, std::ostream* out) {
-    if (config.roundup_power2_divisions > 1)
-        *out << "roundup_power2_divisions:" << config.roundup_power2_divisions;
+    if (config.roundup_power2_divisions != PowerOfTwoDivisions{})
+        *out << "roundup_power2_divisions:" << config.roundup_power2_divisions.steps.front();
     else if (config.expandable_segments)
         *out << "expandable_segments";
     else

@@ -145,12 +145,5 @@ TEST(ExpandableSegments, StartOverAfterAReset) {
     machine.allocator.check_invariants();
 }
 
-TEST(ExpandableSegments, AreRefusedUnderASplitLimit) {
-    VirtualDeviceMemory memory;
-    TestEvents events;
-    const AllocatorConfig config{.max_split_size = 64_MiB, .expandable_segments = true};
-    EXPECT_THROW(CachingAllocator(config, memory, events), std::logic_error);
-}
-
 }  // namespace
 }  // namespace stowage::memory

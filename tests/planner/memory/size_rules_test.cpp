@@ -50,17 +50,17 @@ TEST(SizeRules, CutsEveryExpandableBlockThatLeaves512Bytes) {
 
 TEST(SizeRules, MapsAndUnmapsExpandableSegmentsInGranules) {
     // Pages of 2 MiB for the small pool and of 20 MiB for the large one.
-    EXPECT_EQ(mapped_size(PoolClass::small, 1_MiB), 2_MiB);
-    EXPECT_EQ(mapped_size(PoolClass::large, 20_MiB), 20_MiB);
-    EXPECT_EQ(mapped_size(PoolClass::large, 20_MiB + 512_B), 40_MiB);
+    EXPECT_EQ(mapped_size(granule(PoolClass::small), 1_MiB), 2_MiB);
+    EXPECT_EQ(mapped_size(granule(PoolClass::large), 20_MiB), 20_MiB);
+    EXPECT_EQ(mapped_size(granule(PoolClass::large), 20_MiB + 512_B), 40_MiB);
     // 30 MiB to 90 MiB hold the granules from 40 MiB to 80 MiB; 30 MiB to 50 MiB hold none.
-    EXPECT_EQ(whole_granules(PoolClass::large, 30_MiB, 60_MiB).offset, 40_MiB);
-    EXPECT_EQ(whole_granules(PoolClass::large, 30_MiB, 60_MiB).size, 40_MiB);
-    EXPECT_EQ(whole_granules(PoolClass::large, 30_MiB, 20_MiB).size, 0_B);
-    EXPECT_EQ(whole_granules(PoolClass::large, 0_B, 20_MiB).size, 20_MiB);
+    EXPECT_EQ(whole_granules(granule(PoolClass::large), 30_MiB, 60_MiB).offset, 40_MiB);
+    EXPECT_EQ(whole_granules(granule(PoolClass::large), 30_MiB, 60_MiB).size, 40_MiB);
+    EXPECT_EQ(whole_granules(granule(PoolClass::large), 30_MiB, 20_MiB).size, 0_B);
+    EXPECT_EQ(whole_granules(granule(PoolClass::large), 0_B, 20_MiB).size, 20_MiB);
     // 1 1/8 x 80 GiB = 90 GiB = 92160 MiB = 4608 granules of 20 MiB; 1 1/8 x 96 MiB = 108 MiB, rounded up.
-    EXPECT_EQ(expandable_range(PoolClass::large, 80_GiB), 90_GiB);
-    EXPECT_EQ(expandable_range(PoolClass::large, 96_MiB), 120_MiB);
+    EXPECT_EQ(expandable_range(granule(PoolClass::large), 80_GiB), 90_GiB);
+    EXPECT_EQ(expandable_range(granule(PoolClass::large), 96_MiB), 120_MiB);
 }
 
 TEST(SizeRules, KeepsBlocksOfTheSplitLimitWhole) {
