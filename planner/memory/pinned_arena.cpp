@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <optional>
+#include <utility>
 
 #include "scenarios/types/check.hpp"
 
@@ -23,19 +23,56 @@ struct Placement {
 
 enum class Gap : std::uint8_t { lowest, smallest };
 
-/// Where `size` bytes go between buffers that lie from offset (key) to end (value) and may overlap one another.
-std::int64_t find_gap(const std::multimap<std::int64_t, std::int64_t>& taken, std::int64_t size, Gap which) {
-    std::int64_t free_from = 0;
-    std::optional<std::pair<std::int64_t, std::int64_t>> best;  // length, offset
-    for (const auto& [begin, end] : taken) {
-        const std::int64_t length = begin - free_from;
-        if (length >= size && (!best || length < best->first)) {
-            best = {length, free_from};
+/// The space that no live buffer has: gaps between them, and all that lies behind the last.
+class FreeSpace {
+public:
+    std::int64_t take(std::int64_t size, Gap which) {
+        auto best = gaps_.end();
+        for (auto gap = gaps_.begin(); gap != gaps_.end(); ++gap) {
+            if (gap->second < size || (best != gaps_.end() && gap->second >= best->second)) continue;
+            best = gap;
             if (which == Gap::lowest) break;
         }
+        if (best == gaps_.end()) return std::exchange(end_, end_ + size);
+        const auto [offset, length] = *best;
+        gaps_.erase(best);
+        if (length > size) gaps_.emplace(offset + size, length - size);
+        return offset;
+    }
+
+    void give(std::int64_t offset, std::int64_t size) {
+        auto next = gaps_.lower_bound(offset);
+        if (next != gaps_.end() && next->first == offset + size) {
+            size += next->second;
+            next = gaps_.erase(next);
+        }
+        if (next != gaps_.begin()) {
+            const auto previous = std::prev(next);
+            if (previous->first + previous->second == offset) {
+                offset = previous->first;
+                size += previous->second;
+                gaps_.erase(previous);
+            }
+        }
+        if (offset + size == end_)
+            end_ = offset;
+        else
+            gaps_.emplace(offset, size);
+    }
+
+private:
+    std::map<std::int64_t, std::int64_t> gaps_;  ///< offset to length; none touches another or the end
+    std::int64_t end_ = 0;
+};
+
+/// The lowest offset with `size` bytes that none of `taken`, offset (key) to end (value), overlaps.
+std::int64_t lowest_gap(const std::multimap<std::int64_t, std::int64_t>& taken, std::int64_t size) {
+    std::int64_t free_from = 0;
+    for (const auto& [begin, end] : taken) {
+        if (begin - free_from >= size) break;
         free_from = std::max(free_from, end);
     }
-    return best ? best->second : free_from;
+    return free_from;
 }
 
 class Placer {
@@ -49,19 +86,17 @@ public:
     /// Goes along with time: a buffer meets only those that live when it is acquired.
     [[nodiscard]] Placement in_time(Gap gap) const {
         Placement placement{std::vector<std::int64_t>(uses_.size()), 0};
-        std::multimap<std::int64_t, std::int64_t> taken;
+        FreeSpace space;
         std::multimap<std::uint64_t, std::size_t> leaving;
         for (const std::size_t number : by_acquisition_) {
             const PinnedUse& use = uses_[number];
-            while (!leaving.empty() && leaving.begin()->first <= use.acquired) {
-                erase(taken, placement.offsets[leaving.begin()->second]);
-                leaving.erase(leaving.begin());
+            for (; !leaving.empty() && leaving.begin()->first <= use.acquired; leaving.erase(leaving.begin())) {
+                const std::size_t left = leaving.begin()->second;
+                space.give(placement.offsets[left], aligned(uses_[left].bytes));
             }
             const std::int64_t size = aligned(use.bytes);
-            const std::int64_t offset = find_gap(taken, size, gap);
-            placement.offsets[number] = offset;
-            placement.end = std::max(placement.end, offset + size);
-            taken.emplace(offset, offset + size);
+            placement.offsets[number] = space.take(size, gap);
+            placement.end = std::max(placement.end, placement.offsets[number] + size);
             leaving.emplace(use.released, number);
         }
         return placement;
@@ -80,7 +115,7 @@ public:
                     taken.emplace(offset, offset + aligned(uses_[order[j]].bytes));
                 }
             const std::int64_t size = aligned(uses_[order[i]].bytes);
-            placement.offsets[order[i]] = find_gap(taken, size, Gap::lowest);
+            placement.offsets[order[i]] = lowest_gap(taken, size);
             placement.end = std::max(placement.end, placement.offsets[order[i]] + size);
         }
         return placement;
@@ -104,10 +139,6 @@ public:
 private:
     static bool live_together(const PinnedUse& a, const PinnedUse& b) {
         return a.acquired < b.released && b.acquired < a.released;
-    }
-    /// Buffers that live at one time have different offsets.
-    static void erase(std::multimap<std::int64_t, std::int64_t>& taken, std::int64_t offset) {
-        taken.erase(taken.find(offset));
     }
 
     const std::vector<PinnedUse>& uses_;

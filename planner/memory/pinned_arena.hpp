@@ -44,8 +44,8 @@ public:
 
     /// An empty arena.
     PinnedArena() = default;
-    /// Places every buffer. Cost: O(N * buffers that live at one time), O(N^2) for few. The same uses in the same order
-    /// give the same offsets. Throws: std::logic_error if a buffer has no bytes or no life.
+    /// Places every buffer. Cost: O(N log N) and O(gaps) a buffer; O(N^2 log N) for few. The same uses in the same
+    /// order give the same offsets. Throws: std::logic_error if a buffer has no bytes or no life.
     explicit PinnedArena(const std::vector<PinnedUse>& uses);
 
     /// What is taken from the system.
