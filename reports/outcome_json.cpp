@@ -40,6 +40,7 @@ Json rank_json(const search::RankOutcome& rank, std::int64_t per_stage, types::M
     json["first_iteration"] = peaks_json(rank.record_peak_allocated, rank.record_peak_reserved);
     json["later_iterations"] = peaks_json(rank.steady_peak_allocated, rank.steady_peak_reserved);
     json["pinned_host_bytes"] = rank.pinned_host.count;
+    json["pinned_arena_bytes"] = rank.pinned_arena.count;
     json["offloaded_bytes"] = by_module(rank.offloaded.bytes, chosen);
     json["offloaded_groups"] = by_module(rank.offloaded.groups, chosen);
     json["eligible_groups"] = rank.offloaded.eligible_groups;
@@ -85,7 +86,8 @@ Json predicted_json(const search::Job& job, const search::Outcome& outcome) {
             {"first_iteration_us", file_microseconds(outcome.record_time)},
             {"tflop_per_s_per_gpu", tflop_per_s_per_gpu(job, outcome)},
             {"peak_reserved_bytes", outcome.fullest_rank().peak_reserved().count},
-            {"pinned_host_bytes_per_node", search::pinned_on_fullest_node(job, outcome).count}};
+            {"pinned_host_bytes_per_node", search::pinned_on_fullest_node(job, outcome).count},
+            {"pinned_arena_bytes_per_node", search::pinned_arenas_on_fullest_node(job, outcome).count}};
 }
 
 Json ranks_json(const search::Job& job, const search::Outcome& outcome) {

@@ -40,8 +40,10 @@ std::string memory_words(const Json& ranks, std::int64_t limit) {
 }
 
 std::string pinned_words(const Json& predicted, const Json& limits) {
-    return fmt::format("{} of {} GiB pinned on the fullest node", gib(bytes(predicted, "pinned_host_bytes_per_node")),
-                       short_gib(bytes(limits, "host_memory_per_node_bytes")));
+    return fmt::format("{} of {} GiB pinned on the fullest node; {} GiB if each rank's lay in one arena",
+                       gib(bytes(predicted, "pinned_host_bytes_per_node")),
+                       short_gib(bytes(limits, "host_memory_per_node_bytes")),
+                       gib(bytes(predicted, "pinned_arena_bytes_per_node")));
 }
 
 std::string outcome_lines(const Json& predicted, const Json& ranks, const Json& limits) {

@@ -40,7 +40,7 @@ public:
     /// Offsets are multiples of this: what a copy engine reads at full rate.
     static constexpr Bytes kAlignment{512};
     /// Up to this many buffers are placed by falling size too, which takes time by their square.
-    static constexpr std::size_t kFew = 2048;
+    static constexpr std::size_t kFew = 256;
 
     /// An empty arena.
     PinnedArena() = default;

@@ -7,6 +7,7 @@
 #include "planner/layers/inventory.hpp"
 #include "planner/layers/megatron_stage.hpp"
 #include "planner/layers/support.hpp"
+#include "planner/simulator/pinned_demand.hpp"
 #include "planner/simulator/workers.hpp"
 #include "scenarios/types/check.hpp"
 
@@ -50,6 +51,7 @@ RankOutcome describe(const layers::StageLayers& stage, const program::Lowered& l
     rank.steady_peak_allocated = prediction.steady.peak_allocated;
     rank.steady_peak_reserved = prediction.steady.peak_reserved;
     rank.pinned_host = prediction.pinned.reserved + layers::pinned_state_blocks(stage);
+    rank.pinned_arena = simulator::pinned_arena(lowered.program).size() + layers::state_bytes(stage).pinned_host;
     rank.step_time = prediction.steady.duration;
     rank.compute = prediction.steady.busy[program::index(program::Stream::main)];
     rank.exposed_copy = prediction.steady.exposed_copy;
@@ -96,6 +98,21 @@ std::pair<Outcome, simulator::Prediction> predict(const Job& job, const OffloadC
     Outcome outcome = finish(job, choice, lowered, prediction);
     outcome.stopped = prediction.out_of_memory.has_value();
     return {std::move(outcome), std::move(prediction)};
+}
+
+/// The sum over its ranks on the node where it is largest.
+Bytes on_fullest_node(const Job& job, const Outcome& outcome, Bytes RankOutcome::*bytes) {
+    const types::ParallelLayout& layout = job.scenario.parallel;
+    const std::int64_t per_stage = layout.world_size() / layout.pipeline_model_parallel_size;
+    const std::int64_t per_node = job.scenario.hardware.node.gpus_per_node;
+    Bytes fullest;
+    for (std::int64_t first = 0; first < layout.world_size(); first += per_node) {
+        Bytes node;
+        for (std::int64_t rank = first; rank < std::min(first + per_node, layout.world_size()); ++rank)
+            node += outcome.ranks[static_cast<std::size_t>(rank / per_stage)].*bytes;
+        fullest = std::max(fullest, node);
+    }
+    return fullest;
 }
 
 }  // namespace
@@ -157,17 +174,11 @@ TracedOutcome evaluate_traced(const Job& job, const OffloadChoice& choice) {
 }
 
 Bytes pinned_on_fullest_node(const Job& job, const Outcome& outcome) {
-    const types::ParallelLayout& layout = job.scenario.parallel;
-    const std::int64_t per_stage = layout.world_size() / layout.pipeline_model_parallel_size;
-    const std::int64_t per_node = job.scenario.hardware.node.gpus_per_node;
-    Bytes fullest;
-    for (std::int64_t first = 0; first < layout.world_size(); first += per_node) {
-        Bytes node;
-        for (std::int64_t rank = first; rank < std::min(first + per_node, layout.world_size()); ++rank)
-            node += outcome.ranks[static_cast<std::size_t>(rank / per_stage)].pinned_host;
-        fullest = std::max(fullest, node);
-    }
-    return fullest;
+    return on_fullest_node(job, outcome, &RankOutcome::pinned_host);
+}
+
+Bytes pinned_arenas_on_fullest_node(const Job& job, const Outcome& outcome) {
+    return on_fullest_node(job, outcome, &RankOutcome::pinned_arena);
 }
 
 }  // namespace stowage::search

@@ -38,6 +38,7 @@ struct RankOutcome {
     Bytes steady_peak_allocated{};
     Bytes steady_peak_reserved{};
     Bytes pinned_host{};                 ///< pinned memory taken from the system
+    Bytes pinned_arena{};                ///< the same buffers in one arena, nothing rounded to a power of two
     Nanoseconds step_time{0};            ///< until this rank is done
     Nanoseconds compute{0};              ///< its main stream busy
     Nanoseconds exposed_copy{0};         ///< its main stream idle for a copy
@@ -88,5 +89,7 @@ TracedOutcome evaluate_traced(const Job& job, const OffloadChoice& choice);
 
 /// Pinned bytes on the node that holds most: every global rank takes what its pipeline rank takes.
 Bytes pinned_on_fullest_node(const Job& job, const Outcome& outcome);
+/// The same if each rank's buffers lay in one arena.
+Bytes pinned_arenas_on_fullest_node(const Job& job, const Outcome& outcome);
 
 }  // namespace stowage::search

@@ -35,29 +35,43 @@ private:
     std::uint64_t clock_ = 1;
 };
 
-}  // namespace
+/// The acquisitions and releases of each body, which most have none of.
+std::vector<std::vector<const Operation*>> pinned_operations(const program::StepProgram& program) {
+    std::vector<std::vector<const Operation*>> of_body(program.bodies.size());
+    for (std::size_t body = 0; body < of_body.size(); ++body)
+        for (const Operation& operation : program.bodies[body].operations)
+            if (operation.kind == OperationKind::pinned_acquire || operation.kind == OperationKind::pinned_release)
+                of_body[body].push_back(&operation);
+    return of_body;
+}
 
-std::vector<memory::PinnedUse> pinned_uses(const program::StepProgram& program, program::RunStage stage) {
+std::vector<memory::PinnedUse> uses_of(const program::StepProgram& program, program::RunStage stage,
+                                       const std::vector<std::vector<const Operation*>>& of_body) {
     Collector collector;
     for (const program::Instance& instance : program.instances(stage)) {
-        for (const Operation& operation : program.bodies[program::index(instance.body)].operations) {
-            const bool acquires = operation.kind == OperationKind::pinned_acquire;
-            if (!acquires && operation.kind != OperationKind::pinned_release) continue;
-            const std::uint32_t frame = program.scope_frames[instance.frames_begin + operation.scope];
-            const std::uint32_t slot = program.frame_slots[frame] + operation.slot;
-            if (acquires)
-                collector.acquire(slot, operation.bytes);
+        for (const Operation* operation : of_body[program::index(instance.body)]) {
+            const std::uint32_t frame = program.scope_frames[instance.frames_begin + operation->scope];
+            const std::uint32_t slot = program.frame_slots[frame] + operation->slot;
+            if (operation->kind == OperationKind::pinned_acquire)
+                collector.acquire(slot, operation->bytes);
             else
-                collector.release(slot, operation.bytes);
+                collector.release(slot, operation->bytes);
         }
     }
     return collector.take();
 }
 
+}  // namespace
+
+std::vector<memory::PinnedUse> pinned_uses(const program::StepProgram& program, program::RunStage stage) {
+    return uses_of(program, stage, pinned_operations(program));
+}
+
 memory::PinnedArena pinned_arena(const program::StepProgram& program) {
+    const auto of_body = pinned_operations(program);
     memory::PinnedArena largest;
     for (int stage = 0; stage < program::kRunStageCount; ++stage) {
-        memory::PinnedArena arena(pinned_uses(program, static_cast<program::RunStage>(stage)));
+        memory::PinnedArena arena(uses_of(program, static_cast<program::RunStage>(stage), of_body));
         if (arena.size() > largest.size()) largest = std::move(arena);
     }
     return largest;

@@ -15,11 +15,11 @@
 
 namespace stowage::simulator {
 
-/// The pinned buffers of one stage, in the order in which they are acquired. Cost: O(operations).
+/// The pinned buffers of one stage, in the order in which they are acquired. Cost: O(operations of the bodies + acquisitions).
 std::vector<memory::PinnedUse> pinned_uses(const program::StepProgram& program, program::RunStage stage);
 
-/// The arena of the stage that needs the largest; empty for a program that pins nothing. Cost: O(operations), more for
-/// few buffers (pinned_arena.hpp): for the plan that is reported, not for every candidate.
+/// The arena of the stage that needs the largest; empty for a program that pins nothing. Cost: as above, and that of
+/// laying the arenas out.
 memory::PinnedArena pinned_arena(const program::StepProgram& program);
 
 }  // namespace stowage::simulator
