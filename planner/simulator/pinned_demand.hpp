@@ -15,7 +15,8 @@
 
 namespace stowage::simulator {
 
-/// The pinned buffers of one stage, in the order in which they are acquired. Cost: O(operations of the bodies + acquisitions).
+/// The pinned buffers of one stage, in the order in which they are acquired. Cost: O(operations of the bodies +
+/// acquisitions).
 std::vector<memory::PinnedUse> pinned_uses(const program::StepProgram& program, program::RunStage stage);
 
 /// The arena of the stage that needs the largest; empty for a program that pins nothing. Cost: as above, and that of
