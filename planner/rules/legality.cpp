@@ -4,7 +4,12 @@
 
 #include <algorithm>
 
+#include "planner/rules/environment_rules.hpp"
+#include "planner/rules/graph_rules.hpp"
+#include "planner/rules/hazard_rules.hpp"
+#include "planner/rules/offload_graph_rules.hpp"
 #include "planner/rules/offload_rules.hpp"
+#include "planner/rules/recompute_rules.hpp"
 #include "planner/rules/sites.hpp"
 
 namespace stowage::rules {
@@ -20,11 +25,13 @@ Verdict verdict_of(Severity severity) {
     return Verdict::illegal;
 }
 
-types::OffloadChoice policy_with(const types::Offload& offload, types::ModuleSet modules) {
+types::OffloadChoice policy_with(const types::Offload& offload, types::ModuleSet modules, double fraction) {
     return {.modules = modules,
-            .fraction = 1,
+            .fraction = fraction,
             .min_offloaded_tensor_size = offload.min_offloaded_tensor_size,
-            .delta_bytes_across_pp_ranks = offload.delta_offload_bytes_across_pp_ranks};
+            .delta_bytes_across_pp_ranks = offload.delta_offload_bytes_across_pp_ranks,
+            .max_inflight_offloads = offload.fine_grained_offloading_max_inflight_offloads,
+            .delay_until_cuda_graph = offload.delay_offload_until_cuda_graph.value_or(false)};
 }
 
 void add_subsets(const std::vector<types::Module>& modules, std::size_t next, types::ModuleSet chosen,
@@ -40,7 +47,22 @@ void add_subsets(const std::vector<types::Module>& modules, std::size_t next, ty
 
 }  // namespace
 
-std::span<const Rule> rules() { return offload_rules(); }
+std::span<const Rule> rules() {
+    static const std::vector<Rule> all = [] {
+        std::vector<Rule> joined;
+        for (const std::span<const Rule> some : {offload_rules(), graph_rules(), recompute_rules(),
+                                                 offload_graph_rules(), environment_rules(), hazard_rules()})
+            joined.insert(joined.end(), some.begin(), some.end());
+        return joined;
+    }();
+    return all;
+}
+
+types::OffloadChoice own_choice(const types::Scenario& scenario) {
+    const types::Offload& offload = scenario.offload;
+    return policy_with(offload, offload.offload_modules.value_or(types::ModuleSet{}),
+                       offload.activation_offload_fraction.value_or(1));
+}
 
 std::vector<Finding> check(const types::Scenario& scenario, const types::OffloadChoice& choice) {
     const Case one{scenario, choice};
@@ -67,7 +89,7 @@ std::vector<types::ModuleSet> legal_subsets(const types::Scenario& scenario, typ
     std::vector<types::ModuleSet> subsets;
     add_subsets(present, 0, {}, subsets);
     std::erase_if(subsets, [&](types::ModuleSet modules) {
-        return worst(check(scenario, policy_with(scenario.offload, modules))) == Verdict::illegal;
+        return worst(check(scenario, policy_with(scenario.offload, modules, 1))) == Verdict::illegal;
     });
     std::sort(subsets.begin(), subsets.end());
     return subsets;

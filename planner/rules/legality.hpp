@@ -22,6 +22,10 @@ struct Finding {
 /// Every rule, in the order in which findings are reported.
 std::span<const Rule> rules();
 
+/// The policy that the scenario itself gives; what it leaves to the planner is as it cannot be wrong: no modules, the
+/// whole fraction, no delay.
+types::OffloadChoice own_choice(const types::Scenario& scenario);
+
 /// The rules of the scenario's rule set that `choice` breaks. Where the scenario leaves a setting to the planner
 /// (auto), rules about that setting alone are kept.
 std::vector<Finding> check(const types::Scenario& scenario, const types::OffloadChoice& choice);

@@ -10,7 +10,7 @@
 
 #include <array>
 
-#include "planner/rules/chunk_mismatch.hpp"
+#include "planner/rules/rule_words.hpp"
 #include "planner/rules/sites.hpp"
 
 namespace stowage::rules {
@@ -20,23 +20,8 @@ using types::Module;
 using types::ModuleSet;
 using types::RecomputeModule;
 using types::RuleSet;
-using Offence = std::optional<std::string>;
 
-constexpr RuleSets kAll{RuleSet::pr_3219, RuleSet::core_0_18, RuleSet::core_0_19, RuleSet::main_2026_08, RuleSet::dev};
-constexpr RuleSets kSince019{RuleSet::core_0_19, RuleSet::main_2026_08, RuleSet::dev};
 constexpr ModuleSet kExperts{Module::expert_fc1, Module::moe_act, Module::fused_group_mlp};
-
-ModuleSet common(ModuleSet left, ModuleSet right) {
-    ModuleSet both;
-    for (const Module module : left.list())
-        if (right.contains(module)) both.insert(module);
-    return both;
-}
-
-Offence modules_if_any(ModuleSet modules) {
-    if (modules.empty()) return std::nullopt;
-    return fmt::format("offload_modules [{}]", modules.joined(", "));
-}
 
 Offence unknown_module(const Case& c) {
     ModuleSet unknown;
@@ -109,17 +94,22 @@ Offence newer_engine_offload(const Case& c) {
 }
 
 Offence negative_inflight_cap(const Case& c) {
-    const auto& cap = c.scenario.offload.fine_grained_offloading_max_inflight_offloads;
+    const auto cap = c.inflight_cap();
     if (!c.offloads() || !cap || *cap >= 0) return std::nullopt;
-    if (c.scenario.cuda_graph.cuda_graph_impl == types::CudaGraphImpl::full_iteration) return std::nullopt;
+    if (c.impl() == types::CudaGraphImpl::full_iteration) return std::nullopt;
     return fmt::format("fine_grained_offloading_max_inflight_offloads is {}", *cap);
 }
 
 Offence delay_without_effect(const Case& c) {
-    if (!c.scenario.offload.delay_offload_until_cuda_graph.value_or(false)) return std::nullopt;
+    if (!c.delays()) return std::nullopt;
     if (!c.offloads()) return "delay_offload_until_cuda_graph is true and offload_modules is empty";
-    if (c.scenario.cuda_graph.cuda_graph_impl != types::CudaGraphImpl::none) return std::nullopt;
-    return "delay_offload_until_cuda_graph is true and cuda_graph_impl is none";
+    if (c.impl() == types::CudaGraphImpl::transformer_engine) return std::nullopt;
+    return fmt::format("delay_offload_until_cuda_graph is true and cuda_graph_impl is {}", types::name_of(c.impl()));
+}
+
+Offence delay_before_its_time(const Case& c) {
+    if (!c.delays()) return std::nullopt;
+    return "delay_offload_until_cuda_graph is true";
 }
 
 Offence fused_norm_in_some_layers(const Case& c) {
@@ -140,34 +130,30 @@ Offence module_without_site(const Case& c) {
     return modules_if_any(absent);
 }
 
-Offence chunk_mismatch(const Case& c) {
-    if (!loses_count_of_chunks(c.scenario, c.choice)) return std::nullopt;
-    return fmt::format("offload_modules [{}] with activation_offload_fraction {}", c.choice.modules.joined(", "),
-                       c.choice.fraction);
-}
-
 // Where a rule's first version is not on record for core-0.18, it is taken to have the rule: it only widens refusals to
 // values that mean nothing.
 constexpr std::array kRules = {
-    Rule{"O3", kAll, Severity::illegal, unknown_module, "This Megatron does not know the module.",
+    Rule{"O3", kAllSets, Severity::illegal, unknown_module, "This Megatron does not know the module.",
          "Drop the module, or choose a rule set that has it.", "transformer_config.py, offload_modules"},
-    Rule{"O4", kAll, Severity::illegal, projection_without_attention,
+    Rule{"O4", kAllSets, Severity::illegal, projection_without_attention,
          "The projection's input is the attention's output, which the backward of the attention needs on the device.",
          "Add core_attn to offload_modules, or drop attn_proj.", "transformer_config.py, offload_modules"},
     Rule{"O5", RuleSets{RuleSet::main_2026_08, RuleSet::dev}, Severity::illegal, recomputed_gdp_input,
          "The recomputation drops and rebuilds the input that the group would hold.",
          "Drop gdp_qkv from offload_modules, or gdp_in_proj from recompute_modules.",
          "transformer_config.py, offload_modules"},
-    Rule{"O6", kAll, Severity::illegal, recomputed_experts,
+    Rule{"O6", kAllSets, Severity::illegal, recomputed_experts,
          "The whole expert layer is inside a checkpoint, so nothing of the experts is saved.",
          "Drop moe from recompute_modules, or the expert modules from offload_modules.",
          "transformer_config.py, offload_modules"},
-    Rule{"O7", kAll, Severity::illegal, negative_minimum, "A tensor cannot have fewer than no elements.",
+    Rule{"O7", kAllSets, Severity::illegal, negative_minimum, "A tensor cannot have fewer than no elements.",
          "Set min_offloaded_tensor_size to 0 or more.", "transformer_config.py, min_offloaded_tensor_size"},
-    Rule{"O8", kAll, Severity::illegal, fraction_out_of_range, "The fraction is a share of the groups, from 0 to 1.",
+    Rule{"O8", kAllSets, Severity::illegal, fraction_out_of_range,
+         "The fraction is a share of the groups, from 0 to 1.",
          "Set activation_offload_fraction to a value from 0 to 1.",
          "transformer_config.py, activation_offload_fraction"},
-    Rule{"O9", kAll, Severity::illegal, negative_delta, "A later pipeline rank cannot keep fewer than no bytes more.",
+    Rule{"O9", kAllSets, Severity::illegal, negative_delta,
+         "A later pipeline rank cannot keep fewer than no bytes more.",
          "Set delta_offload_bytes_across_pp_ranks to 0 or more.",
          "transformer_config.py, delta_offload_bytes_across_pp_ranks"},
     Rule{"O10", kSince019, Severity::illegal, fused_group_without_fuser,
@@ -183,7 +169,7 @@ constexpr std::array kRules = {
          "The recomputation of hyper-connections starts before the manager knows which chunk runs backward.",
          "Drop mhc from recompute_modules, or the norms from offload_modules.",
          "transformer_config.py, recompute_modules"},
-    Rule{"O17", kAll, Severity::illegal, newer_engine_offload,
+    Rule{"O17", kAllSets, Severity::illegal, newer_engine_offload,
          "Transformer Engine 2.10 and later would move weights too unless told to use its first offload path.",
          "Set NVTE_CPU_OFFLOAD_V1 to 1 in env.", "training/arguments.py, fine_grained_activation_offloading"},
     Rule{"O18", RuleSets{RuleSet::dev}, Severity::illegal, negative_inflight_cap,
@@ -195,22 +181,19 @@ constexpr std::array kRules = {
          "The value is accepted, and the first copy then waits for more copies than were made and stops the run.",
          "Set fine_grained_offloading_max_inflight_offloads to 0 or more, or to null for no cap.",
          "fine_grained_activation_offload.py, commit of a group"},
-    Rule{"O19", RuleSets{RuleSet::pr_3219, RuleSet::core_0_19, RuleSet::main_2026_08, RuleSet::dev},
-         Severity::legal_with_changes, delay_without_effect,
-         "Copies are delayed only between replays of graphs, and there are none, so the flag does nothing.",
+    Rule{"O19", RuleSets{RuleSet::core_0_18}, Severity::illegal, delay_before_its_time,
+         "This Megatron does not know the setting.", "Set delay_offload_until_cuda_graph to false.",
+         "transformer_config.py, delay_offload_until_cuda_graph"},
+    Rule{"O19", kInGraph, Severity::legal_with_changes, delay_without_effect,
+         "Copies are delayed only between replays of Transformer Engine's graphs of layers, and there are none, so the "
+         "flag does nothing.",
          "Set delay_offload_until_cuda_graph to false.", "fine_grained_activation_offload.py, replay mode"},
-    Rule{"D6", kAll, Severity::legal_with_changes, fused_norm_in_some_layers,
+    Rule{"D6", kAllSets, Severity::legal_with_changes, fused_norm_in_some_layers,
          "The norm of a dense layer is part of its first linear, so nothing is offloaded for it there.",
          "Nothing to change; count on the layers with experts only.", "core/models/gpt/gpt_layer_specs.py"},
-    Rule{"D10", kAll, Severity::legal_with_changes, module_without_site,
+    Rule{"D10", kAllSets, Severity::legal_with_changes, module_without_site,
          "No layer of this model has the module on its own, so nothing is offloaded for it.",
          "Drop the module from offload_modules.", "core/models/gpt/gpt_layer_specs.py"},
-    Rule{"H3", RuleSets{RuleSet::core_0_19, RuleSet::main_2026_08, RuleSet::dev}, Severity::hazard, chunk_mismatch,
-         "The first groups of a microbatch all stay on the GPU, the manager takes the microbatch for finished, and the "
-         "second iteration stops with 'Chunk mismatch'.",
-         "Raise activation_offload_fraction until the first group of every microbatch moves, with "
-         "delta_offload_bytes_across_pp_ranks 0 and more than one layer on each pipeline rank.",
-         "fine_grained_activation_offload.py, finished chunks"},
 };
 
 }  // namespace

@@ -239,18 +239,6 @@ TEST_P(Legality, IsJudgedAsMegatronDoes) {
 INSTANTIATE_TEST_SUITE_P(Cases, Legality, testing::ValuesIn(kCases),
                          [](const testing::TestParamInfo<LegalityCase>& one) { return one.param.name; });
 
-TEST(Rules, CanAllFire) {
-    std::set<std::string_view> fired;
-    for (const RuleSet set : {RuleSet::pr_3219, RuleSet::main_2026_08, RuleSet::dev}) {
-        for (const LegalityCase& one : kCases) {
-            Scenario scenario = moe_scenario(set);
-            one.change(scenario);
-            for (const Finding& finding : check(scenario, one.choice)) fired.insert(finding.rule);
-        }
-    }
-    for (const Rule& rule : rules()) EXPECT_TRUE(fired.contains(rule.id)) << rule.id << " never fires";
-}
-
 TEST(Rules, SayWhatIsWrongAndWhatToChangeInWholeSentences) {
     for (const Rule& rule : rules()) {
         for (const std::string_view sentence : {rule.reason, rule.nearest_legal}) {
