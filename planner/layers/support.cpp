@@ -387,6 +387,29 @@ void check_hybrid(const Scenario& scenario, Missing& missing) {
                  "leave the module out");
 }
 
+/// What Megatron demands of forwards beside backwards; the rules say why (G14, G15).
+void check_overlap(const Scenario& scenario, Missing& missing) {
+    const types::ParallelLayout& layout = scenario.parallel;
+    constexpr const char* kPath = "parallel.overlap_moe_expert_parallel_comm";
+    const std::string feature = "overlap_moe_expert_parallel_comm ";
+    const bool overlaps = layout.overlap_moe_expert_parallel_comm;
+    missing.when(layout.delay_wgrad_compute && !overlaps, "parallel.delay_wgrad_compute",
+                 "delay_wgrad_compute without overlap_moe_expert_parallel_comm", "leave it out");
+    if (!overlaps) return;
+    missing.when(layout.pipeline_model_parallel_size > 1 && layout.num_virtual_stages_per_pipeline_rank == 1, kPath,
+                 feature + "in a pipeline without virtual stages", "interleave the stages");
+    missing.when(layout.expert_model_parallel_size == 1, kPath, feature + "on one rank of experts", "leave it out");
+    missing.when(layout.moe_token_dispatcher_type == types::TokenDispatcher::allgather, kPath,
+                 feature + "with the allgather dispatcher", "use alltoall or flex");
+    missing.when(layout.moe_shared_expert_overlap, kPath, feature + "beside moe_shared_expert_overlap",
+                 "leave out one of them");
+    const types::Recompute& recompute = scenario.recompute;
+    missing.when(recompute.recompute_granularity == types::RecomputeGranularity::full ||
+                     recompute.recompute_method != types::RecomputeMethod::none || recompute.recompute_num_layers ||
+                     recompute.selects(types::RecomputeModule::moe),
+                 kPath, feature + "with recomputation of whole layers or of moe", "recompute other modules");
+}
+
 /// Modules whose layers can run their forward again.
 bool recomputable(types::RecomputeModule module) {
     using types::RecomputeModule;
@@ -511,6 +534,7 @@ std::vector<Unsupported> unsupported_features(const Scenario& scenario) {
     check_fp8_operands(scenario, missing);
     check_experts(scenario, missing);
     check_hybrid(scenario, missing);
+    check_overlap(scenario, missing);
     check_runtime(scenario, missing);
     check_optimizer(scenario, missing);
     check_mtp(scenario, missing);

@@ -105,6 +105,7 @@ bool stage_loses_count(const types::Scenario& scenario, const types::OffloadChoi
 
 bool loses_count_of_chunks(const types::Scenario& scenario, const types::OffloadChoice& choice) {
     if (choice.modules.empty() || scenario.microbatches() < 2) return false;
+    if (choice.fraction < 0 || choice.fraction > 1) return false;  // Megatron does not start with it
     if (scenario.parallel.num_virtual_stages_per_pipeline_rank != 1) return false;
     const auto placed = types::stage_table(scenario.parallel, scenario.model);
     const auto* table = std::get_if<types::StageTable>(&placed);

@@ -11,7 +11,6 @@ constexpr std::string_view kKind = "parallel.cp_comm_type";
 constexpr std::string_view kSizes = "parallel.hierarchical_context_parallel_sizes";
 constexpr std::string_view kDispatcher = "parallel.moe_token_dispatcher_type";
 constexpr std::string_view kSharedOverlap = "parallel.moe_shared_expert_overlap";
-constexpr std::string_view kOverlap = "parallel.overlap_moe_expert_parallel_comm";
 
 /// Each rank of an a2a exchange takes whole heads.
 void check_heads_of_exchange(Gathered& gathered, const types::Scenario& scenario, std::int64_t ranks) {
@@ -67,41 +66,11 @@ void check_dispatcher(Gathered& gathered, const types::Scenario& scenario) {
             "a model with moe_shared_expert_intermediate_size");
 }
 
-bool recomputes_what_overlaps(const types::Recompute& recompute) {
-    return recompute.recompute_granularity == types::RecomputeGranularity::full ||
-           recompute.recompute_method != types::RecomputeMethod::none || recompute.recompute_num_layers ||
-           recompute.selects(types::RecomputeModule::moe);
-}
-
-/// Source: Megatron-LM, transformer_config.py.
-void check_expert_overlap(Gathered& gathered, const types::Scenario& scenario) {
-    const types::ParallelLayout& parallel = scenario.parallel;
-    require(gathered, "parallel.delay_wgrad_compute",
-            parallel.delay_wgrad_compute && !parallel.overlap_moe_expert_parallel_comm && !unread(gathered, kOverlap),
-            "overlap_moe_expert_parallel_comm: true");
-    if (!parallel.overlap_moe_expert_parallel_comm) return;
-    const auto needs = [&](Paths others, bool missing, const std::string& what) {
-        if (all_read(gathered, others)) require(gathered, kOverlap, missing, what);
-    };
-    needs({kPipeline, kVirtual, "parallel.pipeline_model_parallel_layout"},
-          parallel.pipeline_model_parallel_size > 1 && parallel.num_virtual_stages_per_pipeline_rank == 1,
-          "interleaved virtual stages where there is a pipeline");
-    needs({kExpert}, parallel.expert_model_parallel_size == 1, "expert_model_parallel_size above 1");
-    needs({kDispatcher}, parallel.moe_token_dispatcher_type == TokenDispatcher::allgather,
-          "moe_token_dispatcher_type: alltoall or flex");
-    needs({"recompute"}, recomputes_what_overlaps(scenario.recompute),
-          "recomputation that is neither full nor of the module moe");
-    needs({"precision"}, scenario.precision == types::Precision::fp32, "precision bf16, fp16 or lower");
-    needs({kSharedOverlap}, parallel.moe_shared_expert_overlap, "moe_shared_expert_overlap: false");
-    needs({"model.mtp_num_layers"}, scenario.model.mtp_num_layers > 1, "at most one multi-token-prediction layer");
-}
-
 }  // namespace
 
 void check_communication(Gathered& gathered, const types::Scenario& scenario) {
     check_context(gathered, scenario);
     check_dispatcher(gathered, scenario);
-    check_expert_overlap(gathered, scenario);
 }
 
 }  // namespace stowage::reader
