@@ -2,6 +2,7 @@
 
 #include "cli/verb.hpp"
 #include "planner/layers/support.hpp"
+#include "planner/rules/legality.hpp"
 #include "scenarios/reader/scalars.hpp"
 
 namespace stowage::cli {
@@ -41,6 +42,14 @@ void Overrides::apply(types::Scenario& scenario) const {
     const auto named = types::parse_name<types::RuleSet>(*rules);
     if (!named) throw CommandLineError("--rules: found '" + *rules + "', expected one of " + rule_set_names());
     scenario.rules = *named;
+}
+
+void refuse_illegal(const types::Scenario& scenario, const types::OffloadChoice& choice, const std::string& what) {
+    for (const rules::Finding& finding : rules::check(scenario, choice))
+        if (finding.severity == rules::Severity::illegal)
+            throw types::Error(types::ExitCode::no, "Megatron refuses " + what + ": " + finding.message + " (" +
+                                                        std::string(finding.rule) +
+                                                        ")\nhint: " + finding.nearest_legal);
 }
 
 void require_plannable(const reader::LoadedScenario& loaded) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "scenarios/reader/scenario_reader.hpp"
+#include "scenarios/types/offload_choice.hpp"
 #include "scenarios/types/scenario.hpp"
 
 namespace stowage::cli {
@@ -22,6 +23,10 @@ struct Overrides {
 
     void apply(types::Scenario& scenario) const;
 };
+
+/// Megatron would not start `what` ("this policy"), and some values have no meaning to compute with. Hazards pass.
+/// Throws: types::Error with the rule and the nearest change, exit code 4.
+void refuse_illegal(const types::Scenario& scenario, const types::OffloadChoice& choice, const std::string& what);
 
 /// Throws: types::InputError with everything in the scenario that this version cannot plan, each at its place in
 /// the file.

@@ -40,10 +40,7 @@ Simulated from_scenario(const SimulateOptions& options) {
         say(options.common, "offload_modules: auto: nothing is offloaded here; 'stowage plan' chooses");
     else if (fraction_open && !offload.offload_modules->empty())
         say(options.common, "activation_offload_fraction: auto: 1 here; 'stowage plan' chooses");
-    const types::OffloadChoice choice{.modules = *offload.offload_modules,
-                                      .fraction = *offload.activation_offload_fraction,
-                                      .min_offloaded_tensor_size = offload.min_offloaded_tensor_size,
-                                      .delta_bytes_across_pp_ranks = offload.delta_offload_bytes_across_pp_ranks};
+    const types::OffloadChoice choice = rules::own_choice(loaded.scenario);
     return {std::move(loaded.scenario), choice};
 }
 
@@ -52,15 +49,6 @@ Simulated from_plan(const std::string& path) {
     if (!planned.choice)
         throw types::InputError(path + ": error: the plan is infeasible and has no choice to simulate");
     return {std::move(planned.scenario), *planned.choice};
-}
-
-/// Megatron would not start with it, and some values have no meaning to simulate. Hazards run.
-void refuse_illegal(const Simulated& simulated) {
-    for (const rules::Finding& finding : rules::check(simulated.scenario, simulated.choice))
-        if (finding.severity == rules::Severity::illegal)
-            throw types::Error(types::ExitCode::no, "Megatron refuses this policy: " + finding.message + " (" +
-                                                        std::string(finding.rule) +
-                                                        ")\nhint: " + finding.nearest_legal);
 }
 
 simulator::SimulationOptions all_cores() {
@@ -72,7 +60,7 @@ simulator::SimulationOptions all_cores() {
 types::ExitCode run_simulate(const SimulateOptions& options) {
     Simulated simulated = reports::looks_like_json(options.input) ? from_plan(options.input) : from_scenario(options);
     options.overrides.apply(simulated.scenario);
-    refuse_illegal(simulated);
+    refuse_illegal(simulated.scenario, simulated.choice, "this policy");
     Outputs outputs(options.common, options.input, options.out, options.trace);
     const search::Job job = search::prepare(std::move(simulated.scenario));
     const search::Outcome outcome = search::evaluate(job, simulated.choice, all_cores());

@@ -9,14 +9,6 @@
 namespace stowage::reports {
 namespace {
 
-types::OffloadChoice own_choice(const types::Scenario& scenario) {
-    const types::Offload& offload = scenario.offload;
-    return {.modules = offload.offload_modules.value_or(types::ModuleSet{}),
-            .fraction = offload.activation_offload_fraction.value_or(1),
-            .min_offloaded_tensor_size = offload.min_offloaded_tensor_size,
-            .delta_bytes_across_pp_ranks = offload.delta_offload_bytes_across_pp_ranks};
-}
-
 /// Names of the offload values that are auto.
 Json left_open(const types::Scenario& scenario) {
     Json names = Json::array();
@@ -28,13 +20,13 @@ Json left_open(const types::Scenario& scenario) {
 }  // namespace
 
 Json check_json(const types::Scenario& scenario) {
-    const std::vector<rules::Finding> findings = rules::check(scenario, own_choice(scenario));
+    const std::vector<rules::Finding> findings = rules::check(scenario, rules::own_choice(scenario));
     Json json;
     json["schema"] = "stowage/check/1";
     json["scenario_name"] = scenario.name;
     json["rules"] = std::string(types::name_of(scenario.rules));
     json["verdict"] = std::string(types::name_of(rules::worst(findings)));
-    json["choice"] = choice_json(own_choice(scenario));
+    json["choice"] = choice_json(rules::own_choice(scenario));
     json["left_to_the_planner"] = left_open(scenario);
     json["findings"] = Json::array();
     for (const rules::Finding& finding : findings)
