@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/simulator/launch_cost.hpp"
 #include "scenarios/types/check.hpp"
 
 namespace stowage::simulator {
@@ -208,22 +209,28 @@ bool RankSimulator::execute(const Operation& operation) {
 }
 
 Tick RankSimulator::launch_cost(const Operation& operation) const {
-    const types::HostCosts& host = node_.host;
-    if (operation.kind == OperationKind::copy) return ticks(host.copy_launch);
-    if (operation.kind != OperationKind::compute) return ticks(host.kernel_launch);
-    const bool forward = operation.phase == layers::Phase::forward || operation.phase == layers::Phase::recompute;
-    return ticks(host.kernel_launch + (forward ? host.framework_forward : host.framework_backward));
+    return simulator::launch_cost(node_.host, operation);
+}
+
+/// A full launch queue holds the host until the device has taken something from it. Result: false if a neighbour has to
+/// move first.
+bool RankSimulator::await_launch_queue(Stream stream) {
+    const auto full = [&] {
+        return device_.pending(stream) >= static_cast<std::size_t>(node_.host.launch_queue_depth);
+    };
+    if (full() && !device_.advance_to(host_)) return false;
+    while (full()) {
+        host_waits_ = true;
+        const bool free_to_go_on = device_.advance_one();
+        host_ = std::max(host_, device_.now());
+        if (!free_to_go_on && full()) return false;
+    }
+    host_waits_ = false;
+    return true;
 }
 
 bool RankSimulator::launch(const Operation& operation) {
-    // A full launch queue holds the host until the device has taken something from it.
-    while (device_.pending(operation.stream) >= static_cast<std::size_t>(node_.host.launch_queue_depth)) {
-        if (!device_.advance_to(host_)) return false;
-        if (device_.pending(operation.stream) < static_cast<std::size_t>(node_.host.launch_queue_depth)) break;
-        const bool free_to_go_on = device_.advance_one();
-        host_ = std::max(host_, device_.now());
-        if (!free_to_go_on) return false;
-    }
+    if (!await_launch_queue(operation.stream)) return false;
     host_ += launch_cost(operation);
     const std::uint64_t tag = static_cast<std::uint64_t>(instance_) << kTagShift | operation_;
     const Tick length = ticks(operation.duration);
@@ -311,7 +318,6 @@ void RankSimulator::wait_event(const Operation& operation) {
 
 void RankSimulator::stream_wait(const Operation& operation) {
     host_ += 2 * ticks(node_.host.event_call);
-    if (device_.pending(operation.other) == 0) return;
     device_.wait(operation.stream, device_.record(operation.other, host_), host_);
 }
 

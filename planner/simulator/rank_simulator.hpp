@@ -32,6 +32,8 @@ struct SimulationOptions {
     std::optional<Bytes> stop_above_allocated;
     /// Threads that pipeline ranks are spread over; the result does not depend on it.
     int threads = 1;
+    /// Always the general way, also where a shorter one gives the same: for tests of that.
+    bool plain = false;
 };
 
 enum class RankState : std::uint8_t {
@@ -89,6 +91,7 @@ private:
     bool execute(const program::Operation& operation);
     bool device_is_full(const program::Operation& operation);
     bool allocate(const program::Operation& operation);
+    bool await_launch_queue(program::Stream stream);
     bool launch(const program::Operation& operation);
     void stream_wait(const program::Operation& operation);
     void record_event(const program::Operation& operation);

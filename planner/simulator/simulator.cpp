@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "planner/simulator/unshared_rank.hpp"
 #include "planner/simulator/workers.hpp"
 #include "scenarios/types/check.hpp"
 
@@ -16,6 +17,7 @@ bool takes_memory(const RankPrediction& rank) {
     return rank.steady.device_allocation_calls > 0 || rank.steady.cache_flushes > 0;
 }
 
+template <class Rank>
 class Pipeline {
 public:
     Pipeline(const std::vector<const program::StepProgram*>& programs, const types::Node& node,
@@ -24,7 +26,7 @@ public:
           backward_(programs.size()),
           workers_(std::max(1, std::min(options.threads, static_cast<int>(programs.size() / 2)))) {
         for (std::size_t rank = 0; rank < programs.size(); ++rank)
-            ranks_.push_back(std::make_unique<RankSimulator>(*programs[rank], node, options, channels_of(rank)));
+            ranks_.push_back(std::make_unique<Rank>(*programs[rank], node, options, channels_of(rank)));
     }
 
     /// Result: how long the slowest rank took, or nothing if a rank ran out of memory.
@@ -43,7 +45,7 @@ public:
     }
 
     [[nodiscard]] std::optional<std::size_t> out_of_memory() const { return out_of_memory_; }
-    RankSimulator& rank(std::size_t number) { return *ranks_[number]; }
+    Rank& rank(std::size_t number) { return *ranks_[number]; }
     [[nodiscard]] std::size_t size() const { return ranks_.size(); }
 
 private:
@@ -98,16 +100,15 @@ private:
     Workers workers_;
     std::vector<RankState> states_;
     std::vector<char> moved_;  ///< in this round, by rank
-    std::vector<std::unique_ptr<RankSimulator>> ranks_;
+    std::vector<std::unique_ptr<Rank>> ranks_;
     Tick clock_ = 0;
     std::optional<std::size_t> out_of_memory_;
 };
 
-}  // namespace
-
-Prediction simulate(const std::vector<const program::StepProgram*>& programs, const types::Node& node,
-                    const SimulationOptions& options) {
-    Pipeline pipeline(programs, node, options);
+template <class Rank>
+Prediction run_stages(const std::vector<const program::StepProgram*>& programs, const types::Node& node,
+                      const SimulationOptions& options) {
+    Pipeline<Rank> pipeline(programs, node, options);
     Prediction prediction;
     prediction.ranks.resize(pipeline.size());
     auto stage = [&](RunStage which, StageResult RankPrediction::*result) {
@@ -127,6 +128,20 @@ Prediction simulate(const std::vector<const program::StepProgram*>& programs, co
         prediction.ranks[i].timeline = pipeline.rank(i).take_timeline();
     }
     return prediction;
+}
+
+}  // namespace
+
+Prediction simulate(const std::vector<const program::StepProgram*>& programs, const types::Node& node,
+                    const SimulationOptions& options) {
+    const bool unshared = std::all_of(programs.begin(), programs.end(), [&](const program::StepProgram* program) {
+        return UnsharedRank::handles(*program, node, options);
+    });
+    if (unshared && !options.plain) {
+        Prediction prediction = run_stages<UnsharedRank>(programs, node, options);
+        if (!prediction.out_of_memory) return prediction;
+    }
+    return run_stages<RankSimulator>(programs, node, options);
 }
 
 }  // namespace stowage::simulator

@@ -33,6 +33,14 @@ constexpr Tick kLongestRun = Tick{1} << 60;  // 36 years: no sum of ticks overfl
 
 }  // namespace
 
+void check_length(Tick length) {
+    if (length > kLongestWork) refuse_length();
+}
+
+void check_moment(Tick moment) {
+    if (moment > kLongestRun) refuse_length();
+}
+
 VirtualDevice::VirtualDevice(const types::CopyEngines& engines, bool interference) : kernels_take_turns_(interference) {
     auto slowed = [&](double slowdown) {
         return interference ? static_cast<std::int64_t>(std::llround(static_cast<double>(kFull) / (1 + slowdown)))
@@ -60,7 +68,7 @@ VirtualDevice::Item& VirtualDevice::push(Stream stream, Kind kind, Tick issued) 
         queue.head = 0;
     }
     STOWAGE_CHECK(issued >= now_, "the host issues in the past of its device");
-    if (issued > kLongestRun) refuse_length();
+    check_moment(issued);
     queued_ |= bit(number(stream));
     Item& item = queue.items.emplace_back();
     item.kind = kind;
@@ -215,7 +223,11 @@ bool VirtualDevice::settle_stream(int stream) {
             if (!completed(static_cast<EventId>(item.tag_or_event))) break;
             pop(stream);
         } else if (item.kind == Kind::transfer) {
-            if (!start_transfer(item)) break;
+            if (!start_transfer(item)) {
+                waiting_transfers_ |= bit(stream);
+                break;
+            }
+            waiting_transfers_ &= ~bit(stream);
             start(stream, item);
             break;
         } else {
@@ -274,7 +286,7 @@ bool VirtualDevice::start_transfer(Item& item) {
 }
 
 void VirtualDevice::start(int stream, const Item& item) {
-    if (item.length > kLongestWork) refuse_length();
+    check_length(item.length);
     Running& running = running_[static_cast<std::size_t>(stream)];
     running.item = item;
     running.start = item.kind == Kind::transfer ? item.reached : now_;
@@ -352,7 +364,7 @@ void VirtualDevice::account(Tick until) {
     const bool main_starved =
         ((active_ | queued_) & bit(number(Stream::main))) == 0 ||
         ((active_ & bit(number(Stream::main))) == 0 && queues_[0].items[queues_[0].head].issued > now_);
-    if (main_starved && active_ == 0) counters_.host_bound += passed;
+    if (main_starved && (active_ | waiting_transfers_) == 0) counters_.host_bound += passed;
 }
 
 void VirtualDevice::finish(int stream) {

@@ -42,6 +42,12 @@ using program::Stream;
 /// Nanoseconds since the start of the run, as plain numbers: this is the inner loop.
 using Tick = std::int64_t;
 
+/// No single piece of work is longer, a wait for a neighbour included: 73 minutes.
+inline constexpr Tick kLongestWork = Tick{1} << 42;
+/// Throw: types::UnsupportedError for a piece, or a moment, beyond which ticks could overflow.
+void check_length(Tick length);
+void check_moment(Tick moment);
+
 enum class EventId : std::uint64_t {};
 
 /// One finished piece of work, for timelines.
@@ -140,7 +146,7 @@ private:
 
     static constexpr int kShift = 20;
     static constexpr std::int64_t kFull = std::int64_t{1} << kShift;
-    static constexpr Tick kLongestWork = Tick{1} << (62 - kShift);  ///< 73 minutes, a wait for a neighbour included
+    static_assert(kLongestWork == Tick{1} << (62 - kShift));
     static constexpr Tick kNever = INT64_MAX;
 
     Item& push(Stream stream, Kind kind, Tick issued);
@@ -163,8 +169,9 @@ private:
 
     std::array<Queue, program::kStreamCount> queues_;
     std::array<Running, program::kStreamCount> running_;
-    std::uint32_t active_ = 0;           ///< bit s: a piece runs on stream s
-    std::uint32_t queued_ = 0;           ///< bit s: stream s has items that have not started
+    std::uint32_t active_ = 0;             ///< bit s: a piece runs on stream s
+    std::uint32_t queued_ = 0;             ///< bit s: stream s has items that have not started
+    std::uint32_t waiting_transfers_ = 0;  ///< bit s: a transfer at the head of stream s waits for its partner
     std::uint32_t waiting_kernels_ = 0;  ///< bit s: the kernel at the head of stream s is ready and waits for its turn
     std::array<Tick, program::kStreamCount> kernel_ready_{};  ///< since when, for those
     int kernels_ = 0;                                         ///< running
