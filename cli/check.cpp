@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "cli/hardware_choice.hpp"
@@ -68,6 +69,16 @@ reports::Json judge(const types::Scenario& scenario, const reader::SourceMap& wh
     return document;
 }
 
+/// Takes away what the scenario only seems to break.
+void drop_kept_rules(reports::Json& document, const reader::ImportedScenario& imported) {
+    reports::Json left = reports::Json::array();
+    const auto& kept = imported.kept_rules;
+    for (reports::Json& finding : document["findings"])
+        if (std::find(kept.begin(), kept.end(), finding.at("rule").get<std::string>()) == kept.end())
+            left.push_back(std::move(finding));
+    document["findings"] = std::move(left);
+}
+
 /// Adds what Megatron does about the arguments themselves.
 void add_argument_findings(reports::Json& document, const reader::ImportedScenario& imported) {
     for (const reader::ArgumentFinding& finding : imported.findings) {
@@ -89,9 +100,11 @@ reports::Json check_scenario_file(const CheckOptions& options) {
 }
 
 reports::Json check_arguments(const CheckOptions& options) {
-    reader::ImportedScenario imported = reader::import_megatron(*options.megatron, options.hardware.choose("."));
+    reader::ImportedScenario imported =
+        reader::import_megatron(*options.megatron, options.hardware.choose("."), reader::ImportFor::judging);
     options.overrides.apply(imported.scenario);
     reports::Json document = judge(imported.scenario, imported.where);
+    drop_kept_rules(document, imported);
     add_argument_findings(document, imported);
     for (const std::string& note : imported.notes) say(options.common, note);
     return document;

@@ -98,6 +98,7 @@ void import_all(Arguments& arguments, ScenarioDraft& draft, const ImportedHardwa
     import_offload(arguments, scenario.offload);
     import_attention_backend(arguments, scenario);
     import_hardware(arguments, draft, hardware, imported);
+    judge_other_arguments(arguments, scenario, draft.model.model);
     settle_other_arguments(arguments);
 }
 
@@ -116,11 +117,13 @@ void complete_all(Gathered& gathered, ScenarioDraft& draft) {
 
 }  // namespace
 
-ImportedScenario import_megatron(const std::filesystem::path& path, const ImportedHardware& hardware) {
+ImportedScenario import_megatron(const std::filesystem::path& path, const ImportedHardware& hardware,
+                                 ImportFor purpose) {
     Gathered gathered;
     ScenarioDraft draft;
     ImportedScenario imported;
     Arguments arguments(path, gathered, imported);
+    arguments.judge(purpose == ImportFor::judging);
     draft.scenario.name = path.stem().string();
     draft.model.model.name = draft.scenario.name;
     import_all(arguments, draft, hardware, imported);

@@ -36,7 +36,15 @@ struct ImportedScenario {
     SourceMap where;                 ///< keys of the scenario -> the arguments they came from
     std::vector<std::string> notes;  ///< what was not taken over, one sentence each with file:line:column
     std::vector<ArgumentFinding> findings;
+    /// Rules that the scenario seems to break because it cannot say how the arguments keep them.
+    std::vector<std::string> kept_rules;
     bool part_of_a_node = false;  ///< the job has fewer GPUs than a machine of the hardware file
+};
+
+/// What the scenario is wanted for.
+enum class ImportFor : std::uint8_t {
+    planning,  ///< it must say everything that changes memory or time: what it cannot say is an error
+    judging,   ///< what it cannot say is judged by its findings and becomes a note
 };
 
 /// Reads Megatron-LM's training arguments and fills in what Megatron derives from them.
@@ -48,6 +56,7 @@ struct ImportedScenario {
 /// Throws: types::InputError with every error found, each as file:line:column, argument, line, caret and hint.
 /// Source: Megatron-LM, megatron/training/arguments.py (validate_args) and core/transformer/transformer_config.py,
 /// main of August 2026.
-ImportedScenario import_megatron(const std::filesystem::path& arguments, const ImportedHardware& hardware);
+ImportedScenario import_megatron(const std::filesystem::path& arguments, const ImportedHardware& hardware,
+                                 ImportFor purpose = ImportFor::planning);
 
 }  // namespace stowage::reader

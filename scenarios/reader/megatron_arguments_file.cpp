@@ -136,6 +136,17 @@ void Arguments::implies(std::string_view name, std::string_view key) {
     if (const Argument* const argument = find(name)) gathered_.where.set(std::string(key), location(*argument));
 }
 
+std::string Arguments::plain(std::string_view name) const {
+    const Argument* const argument = find(name);
+    return argument == nullptr || argument->value.kind != Value::Kind::scalar ? std::string{} : argument->value.text;
+}
+
+void Arguments::reject(std::string_view name, std::string rule, std::string message, std::string hint) {
+    if (!judging_) return error(name, std::move(message), std::move(hint));
+    if (hint.empty()) hint = "Leave it out.";
+    finding(name, std::move(rule), true, std::move(message), std::move(hint));
+}
+
 std::string Arguments::member(std::string_view name, std::string_view key) const {
     const Argument* const argument = find(name);
     if (argument == nullptr) return {};

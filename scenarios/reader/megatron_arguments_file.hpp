@@ -28,6 +28,15 @@ public:
     [[nodiscard]] bool set(std::string_view name) const;
     /// Whether the argument stands there with a value, false included.
     [[nodiscard]] bool has_value(std::string_view name) const;
+    /// Whether what no scenario can say is to be judged, not refused.
+    void judge(bool judging) { judging_ = judging; }
+    [[nodiscard]] bool judging() const { return judging_; }
+    /// A single value as it stands there; empty if there is none.
+    [[nodiscard]] std::string plain(std::string_view name) const;
+    /// An error, or when judging a finding that Megatron rejects it.
+    void reject(std::string_view name, std::string rule, std::string message, std::string hint);
+    /// Notes that a rule is kept, whatever the scenario shows.
+    void keeps(std::string rule) { imported_.kept_rules.push_back(std::move(rule)); }
     /// Notes that argument `name` decides `key` too.
     void implies(std::string_view name, std::string_view key);
     /// The text of a member of a mapping; empty if there is none.
@@ -84,6 +93,7 @@ private:
     bool fail(std::string_view key, const Argument& argument, std::string message, std::string hint = {});
     [[nodiscard]] Location location(const Argument& argument) const;
 
+    bool judging_ = false;
     Gathered& gathered_;
     ImportedScenario& imported_;
     SourcePointer source_;

@@ -12,7 +12,15 @@ constexpr std::string_view kModulesKey = "cuda_graph.cuda_graph_modules";
 
 /// enable_cuda_graph and external_cuda_graph are older names of two implementations.
 void import_impl(Arguments& arguments, types::CudaGraph& graph) {
-    arguments.choice("cuda_graph_impl", kImplKey, graph.cuda_graph_impl);
+    const std::string word = arguments.plain("cuda_graph_impl");
+    if (arguments.judging() && !word.empty() && !types::parse_name<CudaGraphImpl>(word)) {
+        arguments.text("cuda_graph_impl", kImplKey);
+        arguments.reject("cuda_graph_impl", "cuda_graph_impl",
+                         "found " + in_quotes(word) + ", which is no implementation",
+                         "Say none, local, transformer_engine or full_iteration.");
+    } else {
+        arguments.choice("cuda_graph_impl", kImplKey, graph.cuda_graph_impl);
+    }
     const bool named = graph.cuda_graph_impl != CudaGraphImpl::none;
     const bool local = arguments.flag("enable_cuda_graph", kImplKey);
     const bool external = arguments.flag("external_cuda_graph", kImplKey);
@@ -68,7 +76,7 @@ void import_modules(Arguments& arguments, std::string_view name, types::CudaGrap
         value.kind = Value::Kind::scalar;
         value.text = word;
         const ReadScalar read = read_scalar(value, ScalarKind{known});
-        arguments.error(name, read.message, read.hint);
+        arguments.reject(name, "cuda_graph_modules", read.message, read.hint);
     }
 }
 

@@ -93,6 +93,10 @@ void import_context_levels(Arguments& arguments, types::ParallelLayout& parallel
 
 /// moe_enable_deepep is the older name of one backend.
 void import_flex_backend(Arguments& arguments, types::ParallelLayout& parallel) {
+    if (arguments.judging() && arguments.plain("moe_flex_dispatcher_backend") == "ncclep") {
+        arguments.text("moe_flex_dispatcher_backend", {});
+        return arguments.note("moe_flex_dispatcher_backend", "ncclep: judged as another backend");
+    }
     arguments.choice("moe_flex_dispatcher_backend", "parallel.moe_flex_dispatcher_backend",
                      parallel.moe_flex_dispatcher_backend);
     arguments.flag("moe_enable_deepep", "parallel.moe_flex_dispatcher_backend");

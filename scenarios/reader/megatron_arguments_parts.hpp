@@ -17,6 +17,9 @@ void import_recompute(Arguments& arguments, types::Recompute& recompute);
 void import_cuda_graph(Arguments& arguments, types::CudaGraph& graph);
 void import_offload(Arguments& arguments, types::Offload& offload);
 
+/// Findings about arguments that a scenario cannot hold, beside what was imported.
+void judge_other_arguments(Arguments& arguments, const types::Scenario& scenario, const types::Model& model);
+
 /// Passes over, notes or refuses by name every argument that nobody asked for. Last of all.
 void settle_other_arguments(Arguments& arguments);
 

@@ -130,18 +130,38 @@ void import_recompute(Arguments& arguments, types::Recompute& recompute) {
                           "Set recompute-granularity to selective, or leave recompute-modules out.");
 }
 
+namespace {
+
+std::vector<types::Module> import_offload_modules(Arguments& arguments) {
+    std::vector<types::Module> modules;
+    const auto words = arguments.words("offload_modules", "offload.offload_modules");
+    for (const std::string& word : words.value_or(std::vector<std::string>{})) {
+        if (const auto module = types::parse_name<types::Module>(word)) {
+            modules.push_back(*module);
+            continue;
+        }
+        Value value;
+        value.kind = Value::Kind::scalar;
+        value.text = word;
+        const ReadScalar read = read_scalar(value, ScalarKind{choice_kind<types::Module>()});
+        arguments.reject("offload_modules", "O3", read.message, read.hint);
+    }
+    return modules;
+}
+
+}  // namespace
+
 void import_offload(Arguments& arguments, types::Offload& offload) {
     constexpr IntegerRange kAnyWhole{-1'000'000'000'000, 1'000'000'000'000};
     const bool enabled = arguments.flag("fine_grained_activation_offloading", "offload");
-    std::vector<types::Module> modules;
-    arguments.choices("offload_modules", "offload.offload_modules", modules);
+    const std::vector<types::Module> modules = import_offload_modules(arguments);
     if (enabled)
         for (const types::Module module : modules) offload.offload_modules->insert(module);
     else if (!modules.empty())
         arguments.finding("offload_modules", "fine_grained_activation_offloading", false,
                           "offload-modules has no effect: fine-grained-activation-offloading is not set",
                           "Set fine-grained-activation-offloading.");
-    if (enabled && modules.empty())
+    if (enabled && modules.empty() && !arguments.given("offload_modules"))
         arguments.finding("fine_grained_activation_offloading", "O2", true,
                           "fine-grained-activation-offloading without offload-modules", "Name the modules to offload.");
     double fraction = 1;
