@@ -158,6 +158,15 @@ void CachingAllocator::reset_peaks() {
     counter_.reset_peaks();
 }
 
+void CachingAllocator::reset_accumulated() {
+    stats_.device_allocations = 0;
+    stats_.device_frees = 0;
+    stats_.retries = 0;
+    stats_.out_of_memory = 0;
+    stats_.waits_for_events = 0;
+    counter_.reset_accumulated();
+}
+
 void CachingAllocator::rebind(DeviceMemory& memory, StreamEvents& events) {
     memory_ = &memory;
     events_ = &events;

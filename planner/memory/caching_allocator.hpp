@@ -35,6 +35,7 @@
 
 #include "planner/memory/allocator_statistics.hpp"
 #include "planner/memory/device_memory.hpp"
+#include "planner/memory/fragmentation.hpp"
 #include "planner/memory/free_list.hpp"
 #include "planner/memory/size_rules.hpp"
 #include "scenarios/types/bytes.hpp"
@@ -43,9 +44,6 @@ namespace stowage::memory {
 
 /// A live block. Valid from `allocate` to `free`.
 enum class BlockHandle : std::uint32_t {};
-
-/// A private pool, by a number that the caller chooses (torch.cuda.graph_pool_handle()).
-enum class PoolId : std::uint32_t {};
 
 /// What torch.cuda.memory_stats() would say, in bytes and counts since the start or the last reset.
 struct AllocatorStats {
@@ -118,11 +116,15 @@ public:
     /// Gives everything back, live blocks too, and starts over; keeps its own storage.
     void reset();
     void reset_peaks();
+    /// torch.cuda.reset_accumulated_memory_stats(): counts over time start from here, those of `stats` too.
+    void reset_accumulated();
     void rebind(DeviceMemory& memory, StreamEvents& events);
 
     [[nodiscard]] const AllocatorStats& stats() const { return stats_; }
     /// Everything that torch.cuda.memory_stats() counts, by pool class. Cost: O(1).
     [[nodiscard]] MemoryStatistics statistics() const;
+    /// What keeps a request for `size` bytes on `stream` from the memory that is reserved. Cost: O(blocks).
+    [[nodiscard]] FragmentationReport fragmentation(Bytes size, Stream stream) const;
     /// Cost: O(1); O(blocks) in an expandable segment.
     [[nodiscard]] BlockPlace place(BlockHandle block) const;
     /// Throws: std::logic_error if the books do not balance: a segment that its blocks do not tile, two free
@@ -263,6 +265,7 @@ private:
         std::size_t deferred = 0;
         std::vector<std::int64_t> pool_segments;
     };
+    [[nodiscard]] Obstacle obstacle_of(const Cache& cache, Bytes wanted, Stream stream) const;
     void check_segment(std::uint32_t slot, Totals& totals) const;
     void add_to(Totals& totals, BlockIndex index) const;
     void check_lists(const Totals& totals) const;

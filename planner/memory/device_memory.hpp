@@ -17,6 +17,9 @@ using Address = std::uint64_t;
 using Stream = std::uint32_t;
 inline constexpr Stream kMaxStreams = 64;
 
+/// A private pool, by a number that the caller chooses (torch.cuda.graph_pool_handle()).
+enum class PoolId : std::uint32_t {};
+
 /// Where the caching allocator gets its segments from: virtual addresses in the simulator, cudaMalloc on a GPU.
 class DeviceMemory {
 public:
@@ -25,6 +28,8 @@ public:
     virtual std::optional<Address> reserve(Bytes size) = 0;
     /// Gives back a segment of `reserve`, whole.
     virtual void release(Address base, Bytes size) = 0;
+    /// A capture begins: the first of a process opens addresses that segments take from then on.
+    virtual void begin_capture() {}
 
     /// The memory of the device, by which the ranges of expandable segments are sized.
     [[nodiscard]] virtual Bytes capacity() const = 0;
@@ -55,18 +60,19 @@ public:
     /// Waits until the device is idle: from then on the answer for every event recorded so far is yes.
     virtual void wait_all() = 0;
 
-    /// In a capture: the end of what `stream` has been given so far in the graph. Asked, as the next one is, only under
-    /// graph_capture_record_stream_reuse.
-    virtual CaptureMark mark(Stream /*stream*/) { return CaptureMark{0}; }
-    /// Whether the graph orders everything that `stream` is given from now on behind `mark`. No: it is not known.
+    /// In a capture: the end of what `stream` has been given so far in the graph, what it waits for included; nothing
+    /// if that is nothing. Asked, as the next one is, only under graph_capture_record_stream_reuse.
+    virtual std::optional<CaptureMark> mark(Stream /*stream*/) { return std::nullopt; }
+    /// Whether the graph orders everything that `stream` is given from now on behind `mark`.
     virtual bool is_behind(Stream /*stream*/, CaptureMark /*mark*/) { return false; }
 };
 
 /// Device memory that is only addresses. A device maps segments page by page, so what limits it is the sum of bytes,
-/// not the gaps between segments. Addresses matter where equal free blocks compete, since the lowest wins: as in the
-/// recorded traces, segments of less than 32 MiB take the lowest gap that holds them, and larger ones lie each below
-/// the one before, their addresses not used again. Cost: O(gaps) to reserve a small segment, O(log gaps) to release it;
-/// O(1) for a large one.
+/// not the gaps between segments. Addresses matter where equal free blocks compete, since the lowest wins. They are as
+/// in the recorded traces: a segment of 32 MiB or more opens a chunk of whole 32 MiB below all before it, which is gone
+/// for good once nothing lies in it, and smaller segments take the lowest gap in a chunk or else one above the chunks;
+/// the first capture opens an arena of 416 MiB above both, whose lowest gap large segments take while one holds them.
+/// Cost: O(gaps) to reserve, O(log gaps + gaps of a chunk) to release.
 class VirtualDeviceMemory final : public DeviceMemory {
 public:
     /// No limit: every reservation succeeds.
@@ -74,6 +80,7 @@ public:
     explicit VirtualDeviceMemory(Bytes limit) : limit_(limit) {}
 
     std::optional<Address> reserve(Bytes size) override;
+    void begin_capture() override;
     [[nodiscard]] bool has_room(Bytes size) const { return !limit_ || reserved_ + size <= *limit_; }
     /// Throws: std::logic_error if the range was not reserved.
     void release(Address base, Bytes size) override;
@@ -92,16 +99,30 @@ public:
     [[nodiscard]] Bytes reserved() const { return reserved_; }
 
 private:
+    struct Chunk {
+        Address size = 0;
+        Address in_use = 0;
+    };
+    using Gaps = std::map<Address, Address>;  ///< base to size
+
     Address reserve_small(Address size);
-    void release_small(Address base, Address size);
+    Address reserve_large(Address size);
+    Address take(Gaps::iterator gap, Address size);
+    void add_gap(Address base, Address end, Address lowest, Address highest);
+    [[nodiscard]] std::map<Address, Chunk>::iterator chunk_of(Address base);
 
     std::optional<Bytes> limit_;
     Bytes reserved_;
-    std::map<Address, Address> gaps_;     ///< among small segments, base to size; none touches another or the frontier
-    Address small_frontier_ = kBoundary;  ///< what lies above holds no small segment
+    Gaps gaps_;                           ///< none touches another of the same chunk, or a frontier
+    std::map<Address, Chunk> chunks_;     ///< by base
+    Address small_frontier_ = kBoundary;  ///< up to the arena, what lies above holds no small segment
     Address large_frontier_ = kBoundary;  ///< what lies below was never reserved
+    bool has_arena_ = false;
 
     static constexpr Address kBoundary = Address{1} << 62;
+    static constexpr Address kArena = kBoundary + (Address{1} << 50);
+    static constexpr Address kArenaSize = Address{416} << 20;
+    static constexpr Address kChunkStep = Address{32} << 20;
     static constexpr Bytes kLarge{32LL << 20};
     static constexpr Bytes kNoLimit{1LL << 44};
 };

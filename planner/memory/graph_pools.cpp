@@ -36,6 +36,7 @@ void CachingAllocator::begin_capture(PoolId pool, Stream stream) {
     ++pools_[slot].graphs;
     pools_[slot].capturing = true;
     ++captures_;
+    memory_->begin_capture();
     join_capture(pool, stream);
 }
 
@@ -117,8 +118,8 @@ void CachingAllocator::hold(BlockIndex index) {
     block.used_in_capture = 0;
 }
 
-// The marks are the ends of all streams that used the block, its own among them; unless all are in the capture, they
-// say nothing.
+// The marks are the ends of all streams that used the block, its own among them. They say nothing unless all of them
+// are in the capture, nor if the graph is still empty there.
 void CachingAllocator::defer(BlockIndex index) {
     Block& block = blocks_[index];
     block.pending_events = kDeferred;
@@ -128,7 +129,8 @@ void CachingAllocator::defer(BlockIndex index) {
     for (std::uint64_t rest = streams; rest != 0; rest &= rest - 1)
         if (!is_captured(static_cast<Stream>(std::countr_zero(rest)))) return;
     for (std::uint64_t rest = streams; rest != 0; rest &= rest - 1)
-        deferred.marks.push_back(events_->mark(static_cast<Stream>(std::countr_zero(rest))));
+        if (const std::optional<CaptureMark> mark = events_->mark(static_cast<Stream>(std::countr_zero(rest))))
+            deferred.marks.push_back(*mark);
 }
 
 // Uses that were told during a capture have been ordered by the graph; earlier ones are waited for by events.

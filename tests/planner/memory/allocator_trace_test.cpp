@@ -143,8 +143,7 @@ std::vector<TraceCase> trace_cases() {
     std::vector<TraceCase> cases;
     for (const std::string& file : kFiles) {
         const Json content = read_traces(file);
-        for (const auto& [trace, operations] : content.at("traces").items())
-            if (trace != "private pools" || file == "expandable") cases.push_back({file, trace});
+        for (const auto& [trace, operations] : content.at("traces").items()) cases.push_back({file, trace});
     }
     return cases;
 }
@@ -173,8 +172,8 @@ TEST_P(AllocatorTrace, LandsWherePyTorchDid) {
 INSTANTIATE_TEST_SUITE_P(Recorded, AllocatorTrace, testing::ValuesIn(trace_cases()), case_name);
 
 TEST(AllocatorTraces, AreAllReplayed) {
-    // 14 default, 12 expandable, 10 under a split limit, 9 rounded; the addresses of three are not those of the device.
-    EXPECT_EQ(trace_cases().size(), 13U + 12U + 9U + 8U);
+    // 14 in the default configuration, 12 with expandable segments, 10 under a split limit, 9 rounded to divisions.
+    EXPECT_EQ(trace_cases().size(), 14U + 12U + 10U + 9U);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace stowage::memory {
 
 /// Streams that are idle until made busy: an event recorded on an idle stream is complete at once, one recorded on a
 /// busy stream when the device is waited for.
-class TestEvents final : public StreamEvents {
+class TestEvents : public StreamEvents {
 public:
     EventHandle record(Stream stream) override {
         complete_.push_back(!busy_.at(stream));
