@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "planner/rules/legality.hpp"
+#include "planner/rules/nearest_legal.hpp"
 #include "reports/outcome_json.hpp"
 #include "reports/table.hpp"
 
@@ -15,6 +16,14 @@ Json left_open(const types::Scenario& scenario) {
     if (!scenario.offload.offload_modules) names.push_back("offload_modules");
     if (!scenario.offload.activation_offload_fraction) names.push_back("activation_offload_fraction");
     return names;
+}
+
+/// The nearest configurations that `plan` would take, of one that it would not.
+Json neighbours(const types::Scenario& scenario) {
+    Json list = Json::array();
+    for (const rules::LegalNeighbour& one : rules::nearest_legal(scenario, rules::own_choice(scenario)))
+        list.push_back({{"changes", one.changes}, {"verdict", std::string(types::name_of(one.verdict))}});
+    return list;
 }
 
 }  // namespace
@@ -34,6 +43,7 @@ Json check_json(const types::Scenario& scenario) {
                                     {"severity", std::string(types::name_of(finding.severity))},
                                     {"message", finding.message},
                                     {"nearest_legal", finding.nearest_legal}});
+    json["nearest"] = neighbours(scenario);
     return json;
 }
 
@@ -53,6 +63,13 @@ std::string check_text(const Json& check) {
         const std::string nearest = finding.at("nearest_legal").get<std::string>();
         if (!nearest.empty()) text += fmt::format("    {}\n", wrapped("nearest: " + nearest, 6));
         if (finding.contains("at")) text += fmt::format("    at {}\n", finding.at("at").get<std::string>());
+    }
+    for (const Json& one : check.at("nearest")) {
+        std::string changes;
+        for (const Json& change : one.at("changes"))
+            changes += (changes.empty() ? "" : ", and ") + change.get<std::string>();
+        const bool changed = one.at("verdict") == "legal_with_changes";
+        text += fmt::format("  {}\n", wrapped((changed ? "legal with changes: " : "legal: ") + changes, 4));
     }
     return text;
 }

@@ -66,6 +66,13 @@ types::ModuleSet modules_of(const Json& names, const std::string& file) {
     return modules;
 }
 
+/// Nothing where the key is missing (plans of older versions) or null.
+std::optional<std::int64_t> optional_count(const Json& json, const char* key) {
+    const auto found = json.find(key);
+    if (found == json.end() || found->is_null()) return std::nullopt;
+    return found->get<std::int64_t>();
+}
+
 }  // namespace
 
 void fail_document(const std::string& file, std::string_view reason) {
@@ -108,7 +115,9 @@ PlannedChoice planned_choice(const Json& plan, const std::string& file) {
             .modules = modules_of(choice.at("offload_modules"), file),
             .fraction = choice.at("activation_offload_fraction").get<double>(),
             .min_offloaded_tensor_size = choice.at("min_offloaded_tensor_size").get<std::int64_t>(),
-            .delta_bytes_across_pp_ranks = choice.at("delta_offload_bytes_across_pp_ranks").get<std::int64_t>()};
+            .delta_bytes_across_pp_ranks = choice.at("delta_offload_bytes_across_pp_ranks").get<std::int64_t>(),
+            .max_inflight_offloads = optional_count(choice, "fine_grained_offloading_max_inflight_offloads"),
+            .delay_until_cuda_graph = choice.value("delay_offload_until_cuda_graph", false)};
         return planned;
     });
 }

@@ -19,6 +19,10 @@ MegatronFlags megatron_flags(const types::OffloadChoice& choice) {
     if (choice.delta_bytes_across_pp_ranks != defaults.delta_bytes_across_pp_ranks)
         flags.arguments.push_back(
             fmt::format("--delta-offload-bytes-across-pp-ranks {}", choice.delta_bytes_across_pp_ranks));
+    if (choice.max_inflight_offloads)
+        flags.arguments.push_back(
+            fmt::format("--fine-grained-offloading-max-inflight-offloads {}", *choice.max_inflight_offloads));
+    if (choice.delay_until_cuda_graph) flags.arguments.emplace_back("--delay-offload-until-cuda-graph");
     return flags;
 }
 

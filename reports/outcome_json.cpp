@@ -69,7 +69,10 @@ Json choice_json(const types::OffloadChoice& choice) {
     return {{"offload_modules", modules},
             {"activation_offload_fraction", choice.fraction},
             {"min_offloaded_tensor_size", choice.min_offloaded_tensor_size},
-            {"delta_offload_bytes_across_pp_ranks", choice.delta_bytes_across_pp_ranks}};
+            {"delta_offload_bytes_across_pp_ranks", choice.delta_bytes_across_pp_ranks},
+            {"fine_grained_offloading_max_inflight_offloads",
+             choice.max_inflight_offloads ? Json(*choice.max_inflight_offloads) : Json()},
+            {"delay_offload_until_cuda_graph", choice.delay_until_cuda_graph}};
 }
 
 std::string stop_reason(const search::Outcome& outcome) {

@@ -66,11 +66,11 @@ std::int64_t Parameter::elements() const { return product(shape); }
 
 std::string_view name_of(Part part) {
     static constexpr std::string_view names[] = {
-        "embedding",  "attn_norm",  "qkv_linear", "rotary",        "core_attn", "attn_proj",  "residual",
-        "mlp_norm",   "mlp_fc1",    "mlp_act",    "mlp_fc2",       "router",    "dispatch",   "expert_fc1",
-        "moe_act",    "expert_fc2", "combine",    "shared_expert", "latent",    "final_norm", "output_layer",
-        "loss",       "optimizer",  "gradients",  "pipeline",      "offload",   "mtp",        "mixer_in_proj",
-        "mixer_conv", "mixer_scan", "mixer_norm", "mixer_out_proj"};
+        "embedding",     "attn_norm",  "qkv_linear", "rotary",        "core_attn",     "attn_proj",  "residual",
+        "mlp_norm",      "mlp_fc1",    "mlp_act",    "mlp_fc2",       "router",        "dispatch",   "expert_fc1",
+        "moe_act",       "expert_fc2", "combine",    "shared_expert", "latent",        "final_norm", "output_layer",
+        "loss",          "optimizer",  "gradients",  "pipeline",      "offload",       "graph",      "mtp",
+        "mixer_in_proj", "mixer_conv", "mixer_scan", "mixer_norm",    "mixer_out_proj"};
     return names[static_cast<std::size_t>(part)];
 }
 
@@ -134,6 +134,12 @@ Saving ScriptBuilder::saving(Saving saving) { return std::exchange(saving_, savi
 int& ScriptBuilder::rebuilt(Slot slot) {
     if (rebuilt_.size() < script_.tensors.size()) rebuilt_.resize(script_.tensors.size());
     return rebuilt_[index(slot)];
+}
+
+void ScriptBuilder::edge(GraphEdge edge) {
+    if (saving_ != Saving::autograd) return;
+    const bool forward = steps_ == &script_.forward;
+    (forward ? script_.forward_edges : script_.backward_edges)[static_cast<std::size_t>(edge)] = steps_->size();
 }
 
 void ScriptBuilder::allocate(Slot slot) {

@@ -20,6 +20,7 @@
 //
 // Tested by: tests/planner/layers/, tests/planner/program/.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,6 +30,7 @@
 #include "scenarios/types/data_type.hpp"
 #include "scenarios/types/hardware.hpp"
 #include "scenarios/types/module.hpp"
+#include "scenarios/types/scenario.hpp"
 #include "scenarios/types/time.hpp"
 
 namespace stowage::layers {
@@ -111,6 +113,7 @@ enum class Part : std::uint8_t {
     gradients,
     pipeline,
     offload,
+    graph,
     mtp,
     mixer_in_proj,
     mixer_conv,
@@ -219,6 +222,22 @@ struct Parameter {
     [[nodiscard]] std::int64_t elements() const;
 };
 
+/// Where a graph of a part of a layer may begin and end. In a forward the place behind the part, in a backward the
+/// place in front of the part's backward.
+enum class GraphEdge : std::uint8_t { mixer, router, preprocess };
+inline constexpr std::size_t kGraphEdges = 3;
+inline constexpr std::size_t kNoEdge = SIZE_MAX;
+/// Numbers of steps, by GraphEdge; kNoEdge where the layer lacks the part.
+using GraphEdges = std::array<std::size_t, kGraphEdges>;
+inline constexpr GraphEdges kNoEdges{kNoEdge, kNoEdge, kNoEdge};
+/// The steps of a script that a graph captures.
+struct StepRange {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+    [[nodiscard]] bool contains(std::size_t step) const { return begin <= step && step < end; }
+    friend bool operator==(const StepRange&, const StepRange&) = default;
+};
+
 /// What a script stands for.
 enum class ScriptKind : std::uint8_t { embedding, dense_layer, moe_layer, head, optimizer, mtp };
 
@@ -233,6 +252,8 @@ struct LayerScript {
     std::vector<std::vector<Slot>> releases;  ///< per forward commit: the tensors emptied when the group is offloaded
     std::vector<Step> forward;
     std::vector<Step> backward;
+    GraphEdges forward_edges = kNoEdges;
+    GraphEdges backward_edges = kNoEdges;
     std::vector<Parameter> parameters;
 };
 
@@ -262,6 +283,8 @@ public:
     void begin_forward(Part part);
     void begin_backward(Part part);
     void part(Part part) { part_ = part; }
+    /// Notes the place; inside a checkpoint it is none, since a checkpoint is captured whole or not at all.
+    void edge(GraphEdge edge);
     [[nodiscard]] Part current_part() const { return part_; }
     void phase(Phase phase) { phase_ = phase; }
     /// Sets what `save` does from here on and returns what it did.
@@ -351,6 +374,22 @@ struct OverlappedBucket {
     LayerScript script;  ///< `forward`: what is launched; nothing waits in it
 };
 
+/// The graphs of one layer: which steps of its script they capture.
+struct LayerGraphs {
+    StepRange forward;
+    StepRange backward;
+    bool takes_input = true;  ///< the forward's graph begins with the layer
+    bool hooks = false;       ///< may hold offload groups, whose copies leave through the manager's hooks (rule D7)
+};
+
+/// How the stage runs under CUDA graphs.
+struct StageGraphs {
+    types::CudaGraphImpl impl = types::CudaGraphImpl::none;
+    std::int64_t warmup_steps = 3;  ///< iterations before the capture
+    Bytes attention_mask;           ///< static input beside the hidden states of a graph with attention in it
+    std::vector<std::optional<LayerGraphs>> layers;  ///< by script; empty unless graphs are captured layer by layer
+};
+
 /// The layers of one virtual stage: what one microbatch passes through without leaving the rank.
 struct ChunkLayers {
     std::vector<std::size_t> order;            ///< the script of each frame, in forward order
@@ -371,7 +410,10 @@ struct StageLayers {
     bool delayed_weight_gradients = false;  ///< paired: weight gradients run while the other chunk's tokens travel
     std::vector<LayerScript> scripts;
     std::vector<ChunkLayers> chunks;  ///< by virtual stage
-    LayerScript optimizer;            ///< `forward` holds the step after the last backward
+    StageGraphs graphs;
+    std::vector<types::ModuleSet> downgraded;  ///< by script: offload modules that the listed graphs switch off (rules
+                                               ///< D1 to D3); empty: none
+    LayerScript optimizer;                     ///< `forward` holds the step after the last backward
     std::vector<StateBuffer> states;
     Bytes boundary;  ///< one hidden-state tensor between stages
 };

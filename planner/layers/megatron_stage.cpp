@@ -7,6 +7,7 @@
 #include "planner/layers/dimensions.hpp"
 #include "planner/layers/embedding.hpp"
 #include "planner/layers/head.hpp"
+#include "planner/layers/layer_graphs.hpp"
 #include "planner/layers/mtp.hpp"
 #include "planner/layers/optimizer_step.hpp"
 #include "planner/layers/recomputed_spans.hpp"
@@ -85,6 +86,7 @@ StageLayers build_megatron_stage(const types::Scenario& scenario, std::int64_t p
     stage.optimizer = optimizer_step(scenario, dimensions, stage);
     add_overlapped_buckets(scenario, dimensions, stage);
     stage.states = rank_states(scenario, dimensions, stage);
+    add_graphs(scenario, stage);
     stage.boundary = Bytes{2 * dimensions.hidden_elements()};
     return stage;
 }

@@ -73,6 +73,7 @@ MoeBody body_forward(Writer& writer, Slot normed) {
         body.shared = shared_forward(writer, normed);
     }
     body.router = router_forward(writer, normed);
+    writer.script.edge(GraphEdge::router);
     if (has_latent(writer)) body.to_latent = latent_down_forward(writer, normed);
     body.dispatch = dispatch_forward(writer, beside_dispatch);
     if (body.to_latent) writer.script.drop(body.to_latent->output);
@@ -104,6 +105,7 @@ Slot body_backward(Writer& writer, const MoeBody& body, Slot normed) {
     const TokenRows tokens = experts_backward(writer, body.experts, rows);
     TokenRows routed = dispatch_backward(writer, body.dispatch, tokens, beside_dispatch);
     if (body.to_latent) routed.rows = latent_down_backward(writer, *body.to_latent, routed.rows);
+    writer.script.edge(GraphEdge::router);
     sum.add(writer, "dispatch", routed.rows);
     router_backward(writer, body.router, routed.weights, sum);
     if (body.shared && !overlapped) shared_backward(writer, *body.shared, normed, sum);
@@ -130,7 +132,21 @@ Slot checkpointed_backward(Writer& writer, const Moe& moe) {
 
 // --------------------------------------------------------------------------------------------------------------- norm
 
-bool recomputes_norm(const Writer& writer) { return writer.recomputes(RecomputeModule::layernorm); }
+/// Under Transformer Engine's graphs with moe_router the norm would be rebuilt where its output is the graph's, unless
+/// the graph goes on to the token permutation and nothing else reads the norm (Megatron switches it off with a
+/// warning).
+bool norm_is_a_graph_output(const Writer& writer) {
+    const types::CudaGraph& graph = writer.scenario.cuda_graph;
+    if (graph.cuda_graph_impl != types::CudaGraphImpl::transformer_engine) return false;
+    if (!graph.lists(types::CudaGraphModule::moe_router)) return false;
+    const bool alltoall = writer.scenario.parallel.moe_token_dispatcher_type == types::TokenDispatcher::alltoall;
+    return !graph.lists(types::CudaGraphModule::moe_preprocess) || !(alltoall || has_latent(writer)) ||
+           overlaps_shared(writer);
+}
+
+bool recomputes_norm(const Writer& writer) {
+    return writer.recomputes(RecomputeModule::layernorm) && !norm_is_a_graph_output(writer);
+}
 
 SavedNorm run_and_save_norm(Writer& writer, Slot input, Slot& normed) {
     const Dimensions& dim = writer.dim;

@@ -42,16 +42,21 @@ void select_weights(Writer& writer, Dispatch& dispatch) {
     script.drop(chosen);
 }
 
-/// Orders the token copies by expert and counts them; the host needs the counts to go on.
+/// A capacity decides how many copies are left, so the host waits before it can size what is permuted; without one it
+/// waits for the counts only to size what it receives.
+bool counts_before_permutation(const Writer& writer) {
+    return writer.model.moe_expert_capacity_factor.has_value() && !writer.model.drop_and_pad();
+}
+
+/// Orders the token copies by expert and counts them.
 TokenRows permute(Writer& writer, Dispatch& dispatch) {
     ScriptBuilder& script = writer.script;
     const Dimensions& dim = writer.dim;
     const Slot indices = writer.make("dispatch.indices", {dim.sent_tokens}, DataType::int64);
     writer.memory_kernel("dispatch.count", dim.local_tokens * dim.experts);
-    if (!writer.model.drop_and_pad()) {
+    if (!writer.model.drop_and_pad())
         group_collective(writer, "dispatch.counts", CollectiveKind::all_gather, 8 * dim.experts * group_size(dim));
-        script.host_sync();
-    }
+    if (counts_before_permutation(writer)) script.host_sync();
     const TokenRows tokens = make_rows(writer, "dispatch.permuted", dim.sent_tokens, true);
     writer.memory_kernel("dispatch.permute", 2 * 2 * dim.sent_tokens * dim.routed_width);
     dispatch.saved.push_back(script.save(indices));
@@ -265,10 +270,13 @@ TokenRows fused_backward(Writer& writer, const Dispatch& dispatch, TokenRows tok
 
 Dispatch dispatch_forward(Writer& writer, const std::function<void()>& beside) {
     writer.script.part(Part::dispatch);
+    if (kind_of(writer) != TokenDispatcher::alltoall) writer.script.edge(GraphEdge::preprocess);
     if (kind_of(writer) == TokenDispatcher::allgather) return gathered_forward(writer);
     if (kind_of(writer) == TokenDispatcher::flex) return fused_forward(writer);
     Dispatch dispatch;
     const TokenRows permuted = permute(writer, dispatch);
+    writer.script.edge(GraphEdge::preprocess);
+    if (!writer.model.drop_and_pad() && !counts_before_permutation(writer)) writer.script.host_sync();
     dispatch.tokens = to_experts(writer, "dispatch", permuted, {.widened = false, .beside = beside});
     return dispatch;
 }
@@ -301,9 +309,14 @@ TokenRows dispatch_backward(Writer& writer, const Dispatch& dispatch, TokenRows 
     ScriptBuilder& script = writer.script;
     const Dimensions& dim = writer.dim;
     script.part(Part::dispatch);
-    if (kind_of(writer) == TokenDispatcher::allgather) return gathered_backward(writer, dispatch, tokens);
-    if (kind_of(writer) == TokenDispatcher::flex) return fused_backward(writer, dispatch, tokens);
+    if (kind_of(writer) != TokenDispatcher::alltoall) {
+        const TokenRows own = kind_of(writer) == TokenDispatcher::flex ? fused_backward(writer, dispatch, tokens)
+                                                                       : gathered_backward(writer, dispatch, tokens);
+        script.edge(GraphEdge::preprocess);
+        return own;
+    }
     TokenRows permuted = from_experts(writer, "dispatch_backward", tokens, {.widened = false, .beside = beside});
+    script.edge(GraphEdge::preprocess);
     const Slot hidden = writer.make("dispatch.input_gradient", routed_shape(dim));
     for (SavedIndex saved : dispatch.saved) script.read(saved);
     writer.memory_kernel("dispatch.permute_backward",

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "planner/layers/attention_unfused.hpp"
+#include "planner/layers/missing_features.hpp"
 #include "planner/layers/states_formats.hpp"
+#include "planner/layers/support_graphs.hpp"
 #include "scenarios/types/error.hpp"
 #include "scenarios/types/stages.hpp"
 
@@ -19,26 +21,6 @@ using types::Scenario;
 constexpr const char* kTensor = "parallel.tensor_model_parallel_size";
 constexpr const char* kExpert = "parallel.expert_model_parallel_size";
 constexpr const char* kDivide = "choose a size that divides";
-
-class Missing {
-public:
-    void when(bool condition, std::string path, std::string feature, std::string hint) {
-        if (condition) features_.push_back({std::move(path), std::move(feature), std::move(hint)});
-    }
-    std::vector<Unsupported> take() { return std::move(features_); }
-
-private:
-    std::vector<Unsupported> features_;
-};
-
-template <class Enum>
-std::string setting(std::string_view key, Enum value) {
-    return std::string{key} + ": " + std::string{types::name_of(value)};
-}
-
-std::string setting(std::string_view key, std::int64_t value) {
-    return std::string{key} + ": " + std::to_string(value);
-}
 
 bool divides(std::int64_t part, std::int64_t whole) { return part > 0 && whole % part == 0; }
 
@@ -432,15 +414,7 @@ void check_runtime(const Scenario& scenario, Missing& missing) {
         missing.when(recompute.selects(module) && !recomputable(module), "recompute.recompute_modules",
                      "recomputation of " + std::string{types::name_of(module)}, "leave the module out");
     check_full_recomputation(scenario, missing);
-    const types::Offload& offload = scenario.offload;
-    const bool moves = !offload.offload_modules || !offload.offload_modules->empty();
-    const std::int64_t cap = offload.fine_grained_offloading_max_inflight_offloads.value_or(-1);
-    missing.when(moves && cap >= 0, "offload.fine_grained_offloading_max_inflight_offloads",
-                 setting("fine_grained_offloading_max_inflight_offloads", cap),
-                 "leave it out: the main stream waits for no copy under way");
-    missing.when(scenario.cuda_graph.cuda_graph_impl != types::CudaGraphImpl::none, "cuda_graph.cuda_graph_impl",
-                 setting("cuda_graph_impl", scenario.cuda_graph.cuda_graph_impl),
-                 "set it to none: eager execution is planned");
+    check_graphs(scenario, missing);
 }
 
 /// Types of the precision-aware optimizer that Transformer Engine's Adam takes.

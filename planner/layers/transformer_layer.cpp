@@ -206,6 +206,7 @@ LayerScript transformer_layer(const Dimensions& dimensions, const types::Scenari
     script.begin_forward(first_part(traits));
     const Slot middle = middle_of(writer, traits);
     if (mixes) mixer = mixer_half_forward(writer, traits, middle);
+    script.edge(GraphEdge::mixer);
     if (feeds) feed_forward = feed_forward_half_forward(writer, traits, middle);
     if (mixes && feeds) script.drop(middle);
     script.drop(kInput);
@@ -213,6 +214,7 @@ LayerScript transformer_layer(const Dimensions& dimensions, const types::Scenari
     script.begin_backward(last_part(traits));
     const Slot gradient = middle_gradient_of(writer, traits);
     if (feeds) feed_forward_half_backward(writer, feed_forward, gradient);
+    script.edge(GraphEdge::mixer);
     if (mixes) mixer_half_backward(writer, traits, mixer, gradient);
     return script.build();
 }

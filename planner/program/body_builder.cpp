@@ -54,11 +54,17 @@ std::string body_key(std::size_t script, const ForwardDecisions& forward, const 
     append(key, script, 2);
     append(key, forward.offloaded);
     append(key, forward.unmanaged);
+    append(key, forward.delayed);
     append(key,
-           (forward.input_held ? 1U : 0U) + (backward != nullptr ? 2U : 0U) +
-               4U * static_cast<std::uint64_t>(forward.pass),
+           (forward.input_held ? 1U : 0U) + (backward != nullptr ? 2U : 0U) + (forward.input_static ? 4U : 0U) +
+               (forward.gradient_static ? 8U : 0U) + 16U * static_cast<std::uint64_t>(forward.side) +
+               64U * static_cast<std::uint64_t>(forward.pass),
            1);
-    if (backward == nullptr) return key;
+    if (backward == nullptr) {
+        append(key, forward.joins);
+        return key;
+    }
+    append(key, backward->frees_previous_gradient ? 1U : 0U, 1);
     append(key, backward->inline_read);
     append(key, backward->waits);
     append(key, backward->targets);
@@ -66,9 +72,10 @@ std::string body_key(std::size_t script, const ForwardDecisions& forward, const 
 }
 
 BodyBuilder::BodyBuilder(const layers::StageLayers& stage, const std::vector<FrameLayout>& layouts,
-                         const Durations& durations, StepProgram& program)
+                         const types::OffloadChoice& choice, const Durations& durations, StepProgram& program)
     : stage_(stage),
       layouts_(layouts),
+      chosen_(choice.modules),
       optimizer_layout_(stage.optimizer, types::OffloadChoice{}),
       durations_(durations),
       program_(program) {
@@ -91,25 +98,102 @@ std::uint32_t BodyBuilder::pinned_key(Bytes bytes, types::DataType type) {
     return entry->second;
 }
 
+BodyWriter BodyBuilder::writer_of(std::size_t script, Side side) {
+    BodyWriter writer(*this, stage_.scripts[script], layouts_[script]);
+    if (side != Side::all) writer.use_graphs(*graphs_of(script), plants_hooks(script));
+    return writer;
+}
+
+void BodyBuilder::note(const BodyWriter& writer) {
+    released_while_saved_ = released_while_saved_ || writer.released_while_saved();
+    released_static_ = released_static_ || writer.released_static();
+}
+
+std::string BodyBuilder::forward_name(std::size_t script, const ForwardDecisions& decisions) const {
+    constexpr std::string_view kPassNames[] = {" forward", " forward, discarding", " forward, again"};
+    constexpr std::string_view kSideNames[] = {"", ", captured", ", around its graph"};
+    std::string name = stage_.scripts[script].name + std::string(kPassNames[static_cast<std::size_t>(decisions.pass)]) +
+                       std::string(kSideNames[static_cast<std::size_t>(decisions.side)]);
+    return with_modules(std::move(name), "offloads", decisions.offloaded);
+}
+
 Body BodyBuilder::write_forward(std::size_t script, const ForwardDecisions& decisions,
                                 std::vector<OperationRange>& exchanges) {
-    BodyWriter writer(*this, stage_.scripts[script], layouts_[script]);
+    BodyWriter writer = writer_of(script, decisions.side);
     writer.forward(decisions, false);
-    released_while_saved_ = released_while_saved_ || writer.released_while_saved();
-    constexpr std::string_view kPassNames[] = {" forward", " forward, discarding", " forward, again"};
-    std::string name = stage_.scripts[script].name + std::string(kPassNames[static_cast<std::size_t>(decisions.pass)]);
-    name = with_modules(std::move(name), "offloads", decisions.offloaded);
+    note(writer);
     exchanges = writer.exchanges();
-    return {std::move(name), writer.take()};
+    return {forward_name(script, decisions), writer.take()};
+}
+
+std::array<Body, 2> BodyBuilder::forward_around_graph(std::size_t script, const ForwardDecisions& decisions) {
+    BodyWriter writer = writer_of(script, decisions.side);
+    writer.forward(decisions, false);
+    note(writer);
+    const std::string name = forward_name(script, decisions);
+    std::vector<Operation> first = writer.take();
+    const auto launched = first.begin() + static_cast<std::ptrdiff_t>(writer.launched_at());
+    std::vector<Operation> rest(launched, first.end());
+    first.erase(launched, first.end());
+    return {Body{name + ", up to the graph", std::move(first)}, Body{name + ", behind the graph", std::move(rest)}};
+}
+
+Body BodyBuilder::delayed_commits(std::size_t script, const ForwardDecisions& decisions) {
+    BodyWriter writer = writer_of(script, decisions.side);
+    ForwardDecisions before = decisions;
+    before.delayed = {};
+    before.offloaded = {};
+    for (const types::Module module : decisions.offloaded.list())
+        if (!decisions.delayed.contains(module)) before.offloaded.insert(module);
+    before.not_committed = decisions.delayed;
+    writer.forward(before, true);
+    writer.delayed_commits(decisions);
+    note(writer);
+    return {with_modules(stage_.scripts[script].name + " delayed commits", "offloads", decisions.offloaded),
+            writer.take()};
+}
+
+GraphSurface BodyBuilder::graph_surface(std::size_t script) {
+    BodyWriter writer = writer_of(script, Side::outside);
+    ForwardDecisions decisions;
+    decisions.side = Side::outside;
+    writer.forward(decisions, true);
+    writer.backward(decisions, {});
+    return writer.surface();
+}
+
+const layers::LayerGraphs* BodyBuilder::graphs_of(std::size_t script) const {
+    const auto& graphs = stage_.graphs.layers;
+    return script < graphs.size() && graphs[script] ? &*graphs[script] : nullptr;
+}
+
+bool BodyBuilder::plants_hooks(std::size_t script) const {
+    const layers::LayerGraphs* graphs = graphs_of(script);
+    if (graphs == nullptr || !graphs->hooks) return false;
+    using types::Module;
+    return chosen_.contains(Module::qkv_linear) || chosen_.contains(Module::core_attn) ||
+           chosen_.contains(Module::attn_proj);
+}
+
+bool BodyBuilder::captures_output(std::size_t script) const {
+    const layers::LayerGraphs* graphs = graphs_of(script);
+    return graphs != nullptr && graphs->forward.end == stage_.scripts[script].forward.size();
+}
+
+bool BodyBuilder::captures_gradient(std::size_t script) const {
+    const layers::LayerGraphs* graphs = graphs_of(script);
+    return graphs != nullptr && graphs->backward.end == stage_.scripts[script].backward.size();
 }
 
 Body BodyBuilder::write_backward(std::size_t script, const ForwardDecisions& forward_decisions,
                                  const BackwardDecisions& decisions, std::vector<OperationRange>& exchanges) {
-    BodyWriter writer(*this, stage_.scripts[script], layouts_[script]);
+    BodyWriter writer = writer_of(script, forward_decisions.side);
     writer.forward(forward_decisions, true);
     writer.backward(forward_decisions, decisions);
-    std::string name =
-        with_modules(stage_.scripts[script].name + " backward", "waits for", modules_of(decisions.waits));
+    constexpr std::string_view kSideNames[] = {" backward", " backward, captured", " backward, around its graph"};
+    std::string name = with_modules(
+        stage_.scripts[script].name + std::string(kSideNames[static_cast<std::size_t>(forward_decisions.side)]),
+        "waits for", modules_of(decisions.waits));
     exchanges = writer.exchanges();
     return {with_modules(std::move(name), "reads inline", decisions.inline_read), writer.take()};
 }
@@ -247,7 +331,7 @@ void BodyBuilder::await(const std::vector<TransferPart>& parts, Body& body, bool
             {.kind = OperationKind::free, .scope = scope, .slot = slot, .bytes = stage_.boundary});
     };
     for (std::size_t i = 0; i < parts.size(); ++i) {
-        if (sends(parts[i].kind)) free(scope_of(i), slot_of(parts[i].kind));
+        if (sends(parts[i].kind) && !parts[i].is_static) free(scope_of(i), slot_of(parts[i].kind));
         if (parts[i].release_input)
             free(static_cast<Scope>(scope_of(i) + 1), static_cast<std::uint32_t>(layers::kInput));
     }

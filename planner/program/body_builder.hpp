@@ -18,14 +18,8 @@ namespace stowage::program {
 /// How often a layer's forward runs: once, or first without saving anything and a second time before the backward.
 enum class Pass : std::uint8_t { normal, discarding, recomputing };
 
-/// What the manager decided for one forward of one layer: one bit a module.
-struct ForwardDecisions {
-    types::ModuleSet offloaded;
-    types::ModuleSet unmanaged;
-    bool input_held = false;  ///< the schedule, or the checkpoint that the layer begins, keeps the layer's input
-    Pass pass = Pass::normal;
-    friend bool operator==(const ForwardDecisions&, const ForwardDecisions&) = default;
-};
+/// Which steps of a layer a body holds. `outside` launches the layer's graph where its captured steps are.
+enum class Side : std::uint8_t { all, captured, outside };
 
 /// A group that the backward of another reloads or waits for.
 struct ReloadTarget {
@@ -35,14 +29,42 @@ struct ReloadTarget {
     bool empty = false;  ///< its tensors were read inline before
     friend bool operator==(const ReloadTarget&, const ReloadTarget&) = default;
 };
+using ReloadTargets = std::array<std::optional<ReloadTarget>, types::kModuleCount>;
+
+/// What the manager decided for one forward of one layer: one bit a module.
+struct ForwardDecisions {
+    types::ModuleSet offloaded;
+    types::ModuleSet unmanaged;
+    types::ModuleSet delayed;        ///< committed behind the layer, in a body of their own
+    types::ModuleSet not_committed;  ///< the same while their commits are still to come
+    ReloadTargets joins;             ///< by module of this layer: the group whose copy the main stream waits for
+    bool input_held = false;         ///< the schedule, or the checkpoint that the layer begins, keeps the layer's input
+    bool input_static = false;       ///< the layer's input is memory of the graph before it
+    bool gradient_static = false;    ///< the gradient of its output is memory of the graph behind it
+    Pass pass = Pass::normal;
+    Side side = Side::all;
+};
 
 /// What it decided for the backward of that layer.
 struct BackwardDecisions {
     types::ModuleSet inline_read;  ///< the tensors are read inline on the main stream
     /// By module of this layer: the group whose reload the main stream waits for, mostly the module's own.
-    std::array<std::optional<ReloadTarget>, types::kModuleCount> waits;
+    ReloadTargets waits;
     /// By module of this layer: the group that is prefetched at its end.
-    std::array<std::optional<ReloadTarget>, types::kModuleCount> targets;
+    ReloadTargets targets;
+    /// Captured: the gradient that the graph captured before it handed on goes now.
+    bool frees_previous_gradient = false;
+};
+
+/// Scopes of a body that captures a backward: whose kInput the layer's output is, and whose kGradOutput the graph
+/// captured before it made. Reload targets follow.
+inline constexpr Scope kOutputFrame = kFirstTarget;
+inline constexpr Scope kPreviousGradientFrame = kFirstTarget + 1;
+
+/// What is copied into a graph's own buffers when it is launched.
+struct GraphSurface {
+    std::vector<Bytes> inputs;     ///< of the forward
+    std::vector<Bytes> gradients;  ///< of the backward: of the forward's outputs
 };
 
 /// A text that equals another's exactly when the decisions do; bodies are shared by it.
@@ -53,8 +75,8 @@ std::string body_key(std::size_t script, const ForwardDecisions& forward, const 
 /// std::logic_error if a script uses a tensor that is gone or leaves one allocated (a bug of the script).
 class BodyBuilder {
 public:
-    BodyBuilder(const layers::StageLayers& stage, const std::vector<FrameLayout>& layouts, const Durations& durations,
-                StepProgram& program);
+    BodyBuilder(const layers::StageLayers& stage, const std::vector<FrameLayout>& layouts,
+                const types::OffloadChoice& choice, const Durations& durations, StepProgram& program);
 
     Body forward(std::size_t script, const ForwardDecisions& decisions);
     /// The same operations in the pieces that run beside another chunk's.
@@ -62,6 +84,18 @@ public:
     BodySegments backward_segments(std::size_t script, const ForwardDecisions& forward_decisions,
                                    const BackwardDecisions& decisions);
     Body backward(std::size_t script, const ForwardDecisions& forward_decisions, const BackwardDecisions& decisions);
+    /// A forward outside its graph in two bodies: up to the launch of the graph and the wait for it, and the rest.
+    std::array<Body, 2> forward_around_graph(std::size_t script, const ForwardDecisions& decisions);
+    /// The commits of the delayed groups; `decisions.offloaded` says which of them leave.
+    Body delayed_commits(std::size_t script, const ForwardDecisions& decisions);
+    /// What the layer's graphs are given at each launch.
+    GraphSurface graph_surface(std::size_t script);
+    [[nodiscard]] const layers::LayerGraphs* graphs_of(std::size_t script) const;
+    /// Whether the layer's graph holds offload groups, joins their copies and runs on the manager's stream.
+    [[nodiscard]] bool plants_hooks(std::size_t script) const;
+    /// Whether the layer's output, or the gradient of its input, is memory of its graph.
+    [[nodiscard]] bool captures_output(std::size_t script) const;
+    [[nodiscard]] bool captures_gradient(std::size_t script) const;
     /// Whether a forward under these decisions empties the layer's input.
     [[nodiscard]] bool releases_input(std::size_t script, const ForwardDecisions& decisions) const;
     /// The step after the last backward; `first` also allocates what the first optimizer step creates in the persistent
@@ -75,6 +109,7 @@ public:
     struct TransferPart {
         TransferKind kind{};
         bool release_input = false;
+        bool is_static = false;  ///< sent memory belongs to a graph: it is not freed
     };
     enum class TransferCall : std::uint8_t { grouped_and_synchronised, grouped, post, await };
     Body transfers(const std::vector<TransferPart>& parts, TransferCall call);
@@ -90,6 +125,8 @@ public:
     /// Whether a forced release emptied a tensor that a group kept on the device still needs (Megatron would fail in
     /// backward).
     [[nodiscard]] bool released_while_saved() const { return released_while_saved_; }
+    /// Whether a forced release empties the output or input buffer of a graph (Megatron stops with an error, H4).
+    [[nodiscard]] bool released_static() const { return released_static_; }
 
     [[nodiscard]] const layers::StageLayers& stage() const { return stage_; }
     [[nodiscard]] const FrameLayout& layout(std::size_t script) const { return layouts_[script]; }
@@ -102,17 +139,22 @@ private:
     Body write_forward(std::size_t script, const ForwardDecisions& decisions, std::vector<OperationRange>& exchanges);
     Body write_backward(std::size_t script, const ForwardDecisions& forward_decisions,
                         const BackwardDecisions& decisions, std::vector<OperationRange>& exchanges);
+    [[nodiscard]] class BodyWriter writer_of(std::size_t script, Side side);
+    [[nodiscard]] std::string forward_name(std::size_t script, const ForwardDecisions& decisions) const;
+    void note(const class BodyWriter& writer);
     void issue(const std::vector<TransferPart>& parts, Body& body);
     void await(const std::vector<TransferPart>& parts, Body& body, bool synchronise) const;
 
     const layers::StageLayers& stage_;
     const std::vector<FrameLayout>& layouts_;
+    types::ModuleSet chosen_;
     FrameLayout optimizer_layout_;
     const Durations& durations_;
     StepProgram& program_;
     std::unordered_map<std::string, std::uint32_t> label_numbers_;
     std::unordered_map<std::uint64_t, std::uint32_t> pinned_numbers_;
     bool released_while_saved_ = false;
+    bool released_static_ = false;
 };
 
 }  // namespace stowage::program

@@ -41,9 +41,22 @@ BodyWriter::BodyWriter(BodyBuilder& builder, const layers::LayerScript& script, 
       references_(script_.tensors.size(), 0),
       emptied_(script_.tensors.size(), false),
       held_(script_.saved.size(), false),
-      read_inline_(script_.saved.size(), false) {}
+      read_inline_(script_.saved.size(), false),
+      owners_(script_.tensors.size(), Owner::eager),
+      variable_(script_.tensors.size(), false),
+      made_in_backward_(script_.tensors.size(), false),
+      counted_(script_.saved.size(), false) {}
+
+void BodyWriter::use_graphs(const layers::LayerGraphs& graphs, bool hooks) {
+    graphs_ = &graphs;
+    hooks_ = hooks;
+}
 
 void BodyWriter::emit(Operation operation) {
+    if (!hidden_) emit_always(operation);
+}
+
+void BodyWriter::emit_always(Operation operation) {
     if (silent_) return;
     operation.part = part_;
     operation.phase = phase_;
@@ -55,6 +68,7 @@ void BodyWriter::allocate(Slot slot) {
         const bool output = slot == layers::kOutput;
         const Slot theirs = output ? layers::kInput : layers::kGradOutput;
         const Slot ours = output ? layers::kGradOutput : layers::kInput;  // the same shape, as this script declares it
+        if (output && inside_) output_captured_ = true;
         emit({.kind = OperationKind::allocate,
               .scope = kNeighbourFrame,
               .slot = slot_number(theirs),
@@ -65,6 +79,9 @@ void BodyWriter::allocate(Slot slot) {
     STOWAGE_CHECK(!tensor.persistent, script_.name + ": allocates a weight: " + tensor.name);
     STOWAGE_CHECK(references_[layers::index(slot)] == 0, script_.name + ": allocated twice: " + tensor.name);
     references_[layers::index(slot)] = 1;
+    variable_[layers::index(slot)] = true;
+    owners_[layers::index(slot)] = inside_ ? Owner::graph : Owner::eager;
+    made_in_backward_[layers::index(slot)] = backward_;
     emptied_[layers::index(slot)] = false;
     emit({.kind = OperationKind::allocate, .slot = slot_number(slot), .bytes = tensor.bytes()});
 }
@@ -72,10 +89,37 @@ void BodyWriter::allocate(Slot slot) {
 void BodyWriter::drop(Slot slot) {
     const layers::Tensor& tensor = script_.tensors[layers::index(slot)];
     if (tensor.persistent) return;
+    variable_[layers::index(slot)] = false;
+    unreference(slot);
+}
+
+void BodyWriter::unreference(Slot slot) {
     int& references = references_[layers::index(slot)];
-    STOWAGE_CHECK(references > 0, script_.name + ": dropped and not held: " + tensor.name);
-    if (--references == 0 && !emptied_[layers::index(slot)])
-        emit({.kind = OperationKind::free, .slot = slot_number(slot), .bytes = tensor.bytes()});
+    STOWAGE_CHECK(references > 0,
+                  script_.name + ": dropped and not held: " + script_.tensors[layers::index(slot)].name);
+    if (--references == 0 && !emptied_[layers::index(slot)]) free_memory(slot);
+}
+
+/// The last reference is gone. What the graph made goes in the capture only; what outlives the captured steps there is
+/// held until the end of the backward's capture. What a neighbour's graph made is not this layer's to free.
+void BodyWriter::free_memory(Slot slot) {
+    const Operation free{
+        .kind = OperationKind::free, .slot = slot_number(slot), .bytes = script_.tensors[layers::index(slot)].bytes()};
+    const Owner owner = owners_[layers::index(slot)];
+    if (side_ != Side::captured) {
+        if (owner == Owner::eager) emit_always(free);
+        return;
+    }
+    if (owner != Owner::graph) return;
+    if (inside_)
+        emit(free);
+    else if (!silent_)
+        after_capture_.push_back(free);
+}
+
+/// Whether the body that is written allocates and frees the tensor.
+bool BodyWriter::movable_memory(Slot slot) const {
+    return owners_[layers::index(slot)] == (side_ == Side::captured ? Owner::graph : Owner::eager);
 }
 
 void BodyWriter::kernel(const layers::Step& step) {
@@ -101,7 +145,8 @@ void BodyWriter::collective(const layers::Collective& collective) {
         emit({.kind = OperationKind::stream_wait, .stream = Stream::main, .other = stream});
     else if (std::find(posted_.begin(), posted_.end(), stream) == posted_.end())
         posted_.push_back(stream);
-    if (layers::is_token_exchange(collective) && !silent_) exchanges_.push_back({begin, operations_.size()});
+    if (layers::is_token_exchange(collective) && !silent_ && !hidden_)
+        exchanges_.push_back({begin, operations_.size()});
 }
 
 void BodyWriter::join_collectives() {
@@ -140,20 +185,48 @@ void BodyWriter::forward(const ForwardDecisions& decisions, bool silent) {
     silent_ = silent;
     offloaded_ = decisions.offloaded;
     recomputing_ = decisions.pass == Pass::recomputing && !silent;
-    if (script_.kind != layers::ScriptKind::embedding)
+    side_ = decisions.side;
+    backward_ = false;
+    if (script_.kind != layers::ScriptKind::embedding) {
         references_[layers::index(layers::kInput)] = decisions.input_held ? 2 : 1;
-    for (const layers::Step& step : script_.forward) {
+        variable_[layers::index(layers::kInput)] = true;
+        if (decisions.input_static) owners_[layers::index(layers::kInput)] = Owner::neighbour;
+    }
+    for (std::size_t i = 0; i < script_.forward.size(); ++i) {
+        const layers::Step& step = script_.forward[i];
+        if (graphs_ != nullptr) enter_step(graphs_->forward, i);
         common_step(step);
         if (decisions.pass == Pass::discarding) continue;  // nothing is saved, no group is open
-        if (step.kind == StepKind::commit) commit_forward(step, decisions);
-        if (step.kind != StepKind::save) continue;
-        const Slot tensor = script_.saved[layers::index(step.saved)].tensor;
-        held_[layers::index(step.saved)] = true;
-        if (!script_.tensors[layers::index(tensor)].persistent) ++references_[layers::index(tensor)];
+        if (step.kind == StepKind::commit && !decisions.delayed.contains(step.module) &&
+            !decisions.not_committed.contains(step.module))
+            commit_forward(step, decisions);
+        if (step.kind == StepKind::save) save(step.saved);
+        if (side_ == Side::captured && i + 1 == graphs_->forward.end) forward_captured();
     }
+    inside_ = hidden_ = false;
+    if (silent && !decisions.delayed.empty()) delayed_commits(decisions);
     silent_ = false;
     recomputing_ = false;
     if (decisions.pass == Pass::discarding) check_all_freed(decisions.input_held);
+}
+
+/// A tensor that the graph does not own is copied into its buffer, and it is that which is saved inside the graph.
+void BodyWriter::save(layers::SavedIndex saved) {
+    const Slot tensor = script_.saved[layers::index(saved)].tensor;
+    held_[layers::index(saved)] = true;
+    if (script_.tensors[layers::index(tensor)].persistent) return;
+    const bool buffer = side_ != Side::all && inside_ && owners_[layers::index(tensor)] != Owner::graph;
+    counted_[layers::index(saved)] = !buffer;
+    if (!buffer) ++references_[layers::index(tensor)];
+}
+
+void BodyWriter::delayed_commits(const ForwardDecisions& decisions) {
+    for (const layers::Step& step : script_.forward) {
+        if (step.kind != StepKind::commit || !decisions.delayed.contains(step.module)) continue;
+        part_ = step.part;
+        phase_ = step.phase;
+        commit_forward(step, decisions);
+    }
 }
 
 void BodyWriter::commit_forward(const layers::Step& step, const ForwardDecisions& decisions) {
@@ -161,10 +234,17 @@ void BodyWriter::commit_forward(const layers::Step& step, const ForwardDecisions
     emit({.kind = OperationKind::stream_wait, .stream = Stream::d2h, .other = Stream::main, .module = step.module});
     if (!decisions.offloaded.contains(step.module)) return;
     for (const layers::SavedIndex saved : layout_.movable(step.module)) offload(saved, step.module);
-    emit({.kind = OperationKind::event_record,
-          .stream = Stream::d2h,
-          .module = step.module,
-          .slot = layout_.offload_event(step.module)});
+    if (side_ != Side::captured) {  // inside a capture nobody waits for it
+        emit({.kind = OperationKind::event_record,
+              .stream = Stream::d2h,
+              .module = step.module,
+              .slot = layout_.offload_event(step.module)});
+        if (const auto& joined = decisions.joins[static_cast<std::size_t>(step.module)])
+            emit({.kind = OperationKind::event_wait,
+                  .module = joined->module,
+                  .scope = joined->scope,
+                  .slot = builder_.layout(joined->script).offload_event(joined->module)});
+    }
     for (const Slot slot : script_.releases[step.detail]) release(slot, step.module);
 }
 
@@ -195,10 +275,10 @@ void BodyWriter::offload(layers::SavedIndex saved_index, types::Module module) {
           .duration = builder_.durations().copy(Direction::device_to_host, saved.bytes())});
     if (gathered) emit({.kind = OperationKind::free, .stream = Stream::d2h, .slot = temporary, .bytes = saved.bytes()});
     held_[layers::index(saved_index)] = false;
-    if (script_.tensors[layers::index(saved.tensor)].persistent) return;
-    if (!emptied_[layers::index(saved.tensor)])
+    if (script_.tensors[layers::index(saved.tensor)].persistent || !counted_[layers::index(saved_index)]) return;
+    if (!emptied_[layers::index(saved.tensor)] && movable_memory(saved.tensor))
         emit({.kind = OperationKind::record_stream, .stream = Stream::d2h, .slot = slot_number(saved.tensor)});
-    drop(saved.tensor);
+    unreference(saved.tensor);
 }
 
 // Other references to the storage, the schedule's own among them, do not keep it: it is resized to nothing.
@@ -207,6 +287,11 @@ void BodyWriter::release(Slot slot, types::Module module) {
     const layers::Tensor& tensor = script_.tensors[number];
     if (tensor.persistent || emptied_[number] || references_[number] == 0) return;
     if (!layout_.releasable(script_, slot, module)) return;
+    const bool is_output = std::find(outputs_.begin(), outputs_.end(), slot) != outputs_.end();
+    if (!movable_memory(slot) || is_output) {
+        released_static_ = released_static_ || !hidden_;
+        return;
+    }
     for (std::size_t i = 0; i < script_.saved.size(); ++i)
         if (script_.saved[i].tensor == slot && held_[i]) released_while_saved_ = true;
     emptied_[number] = true;
@@ -222,8 +307,16 @@ bool BodyWriter::moved(layers::SavedIndex saved) const {
 }
 
 void BodyWriter::backward(const ForwardDecisions& forward_decisions, const BackwardDecisions& decisions) {
-    if (script_.kind != layers::ScriptKind::head) references_[layers::index(layers::kGradOutput)] = 1;
-    for (const layers::Step& step : script_.backward) {
+    backward_ = true;
+    if (script_.kind != layers::ScriptKind::head) {
+        references_[layers::index(layers::kGradOutput)] = 1;
+        variable_[layers::index(layers::kGradOutput)] = true;
+        made_in_backward_[layers::index(layers::kGradOutput)] = true;
+        if (forward_decisions.gradient_static) owners_[layers::index(layers::kGradOutput)] = Owner::neighbour;
+    }
+    for (std::size_t i = 0; i < script_.backward.size(); ++i) {
+        const layers::Step& step = script_.backward[i];
+        if (graphs_ != nullptr) enter_step(graphs_->backward, i);
         common_step(step);
         const bool hooked = layout_.has_group(step.module) && !forward_decisions.unmanaged.contains(step.module);
         if (step.kind == StepKind::commit && hooked)
@@ -242,26 +335,31 @@ void BodyWriter::backward(const ForwardDecisions& forward_decisions, const Backw
         }
         if (step.kind == StepKind::read) read(step.saved, decisions);
         if (step.kind == StepKind::forget) forget(step.saved, decisions);
+        if (side_ == Side::captured && i + 1 == graphs_->backward.end) backward_captured(decisions);
     }
+    inside_ = hidden_ = false;
+    operations_.insert(operations_.end(), after_capture_.begin(), after_capture_.end());
     check_all_freed(forward_decisions.input_held);
 }
 
 void BodyWriter::start_backward(const ReloadTarget& target) {
     const layers::LayerScript& script = builder_.stage().scripts[target.script];
     const FrameLayout& layout = builder_.layout(target.script);
-    emit({.kind = OperationKind::event_wait,
-          .stream = Stream::h2d,
-          .module = target.module,
-          .scope = target.scope,
-          .slot = layout.offload_event(target.module)});
+    if (side_ != Side::captured)
+        emit({.kind = OperationKind::event_wait,
+              .stream = Stream::h2d,
+              .module = target.module,
+              .scope = target.scope,
+              .slot = layout.offload_event(target.module)});
     if (!target.empty)
         for (const layers::SavedIndex saved : layout.movable(target.module))
             reload(script, layout, saved, target.module, Stream::h2d, target.scope);
-    emit({.kind = OperationKind::event_record,
-          .stream = Stream::h2d,
-          .module = target.module,
-          .scope = target.scope,
-          .slot = layout.reload_event(target.module)});
+    if (side_ != Side::captured)
+        emit({.kind = OperationKind::event_record,
+              .stream = Stream::h2d,
+              .module = target.module,
+              .scope = target.scope,
+              .slot = layout.reload_event(target.module)});
 }
 
 void BodyWriter::reload(const layers::LayerScript& script, const FrameLayout& layout, layers::SavedIndex saved_index,
@@ -302,7 +400,7 @@ void BodyWriter::forget(layers::SavedIndex saved, const BackwardDecisions& decis
     if (!moved(saved)) {
         held_[number] = false;
         const Slot tensor = script_.saved[number].tensor;
-        if (!script_.tensors[layers::index(tensor)].persistent) drop(tensor);
+        if (!script_.tensors[layers::index(tensor)].persistent && counted_[number]) unreference(tensor);
         return;
     }
     const types::Module module = *script_.saved[number].group;
@@ -318,6 +416,7 @@ void BodyWriter::forget(layers::SavedIndex saved, const BackwardDecisions& decis
 
 void BodyWriter::check_all_freed(bool input_held) const {
     for (std::size_t i = 0; i < references_.size(); ++i) {
+        if (side_ == Side::captured && owners_[i] != Owner::graph) continue;  // not this body's
         const int kept = input_held && i == layers::index(layers::kInput) ? 1 : 0;
         STOWAGE_CHECK(references_[i] == kept, script_.name + ": left allocated: " + script_.tensors[i].name);
     }

@@ -12,24 +12,47 @@ class BodyWriter {
 public:
     /// Keeps references to all three.
     BodyWriter(BodyBuilder& builder, const layers::LayerScript& script, const FrameLayout& layout);
+    /// Of a script with graphs; both must outlive it. `hooks`: the graph joins the copies in it and runs on the
+    /// manager's stream.
+    void use_graphs(const layers::LayerGraphs& graphs, bool hooks);
 
     /// Runs the forward of the script. With `silent` only the references are counted: the state that its backward
     /// starts from.
     void forward(const ForwardDecisions& decisions, bool silent);
     /// Runs the backward after a silent forward.
     void backward(const ForwardDecisions& forward_decisions, const BackwardDecisions& decisions);
+    /// After a silent forward: the commits that were delayed.
+    void delayed_commits(const ForwardDecisions& decisions);
     /// Runs forward steps of a script without offload groups (the optimizer's).
     void plain_steps(const std::vector<layers::Step>& steps);
     /// Allocates a persistent buffer, slot `slot` of `scope`.
     void state(const layers::StateBuffer& buffer, std::uint32_t slot, Scope scope);
 
     [[nodiscard]] bool released_while_saved() const { return released_while_saved_; }
+    [[nodiscard]] bool released_static() const { return released_static_; }
     std::vector<Operation> take() { return std::move(operations_); }
+    /// The operations up to and with the wait for the graph's launch.
+    [[nodiscard]] std::size_t launched_at() const { return launched_at_; }
+    [[nodiscard]] const GraphSurface& surface() const { return surface_; }
     /// The operations of each token exchange with its waits, as positions.
     [[nodiscard]] const std::vector<OperationRange>& exchanges() const { return exchanges_; }
 
 private:
+    /// Whose memory a tensor is.
+    enum class Owner : std::uint8_t { eager, graph, neighbour };
+
     void emit(Operation operation);
+    void emit_always(Operation operation);
+    void enter_step(const layers::StepRange& captured, std::size_t step);
+    void unreference(layers::Slot slot);
+    void free_memory(layers::Slot slot);
+    void save(layers::SavedIndex saved);
+    void forward_captured();
+    void backward_captured(const BackwardDecisions& decisions);
+    void launch(const std::vector<Bytes>& copies, layers::Phase phase);
+    [[nodiscard]] std::vector<Bytes> graph_inputs() const;
+    [[nodiscard]] bool in_place_input() const;
+    [[nodiscard]] bool movable_memory(layers::Slot slot) const;
     void common_step(const layers::Step& step);
     void allocate(layers::Slot slot);
     void drop(layers::Slot slot);
@@ -58,6 +81,22 @@ private:
     std::vector<bool> held_;  ///< saved entries that autograd holds on the device
     std::vector<bool> read_inline_;
     types::ModuleSet offloaded_;
+    const layers::LayerGraphs* graphs_ = nullptr;
+    bool hooks_ = false;
+    Side side_ = Side::all;
+    bool inside_ = false;  ///< the step is one of the graph's
+    bool hidden_ = false;  ///< the step is of the other side
+    bool backward_ = false;
+    std::vector<Owner> owners_;
+    std::vector<bool> variable_;  ///< held by a variable
+    std::vector<bool> made_in_backward_;
+    std::vector<bool> counted_;          ///< saved entries that hold a reference
+    std::vector<layers::Slot> outputs_;  ///< of the graph: held until its backward is captured
+    std::vector<Operation> after_capture_;
+    GraphSurface surface_;
+    std::size_t launched_at_ = 0;
+    bool output_captured_ = false;
+    bool released_static_ = false;
     bool silent_ = false;
     bool recomputing_ = false;
     bool released_while_saved_ = false;

@@ -24,6 +24,7 @@ public:
     [[nodiscard]] std::uint32_t outward(Chunk chunk) const { return layer(chunk, positions(chunk) + 1); }
     [[nodiscard]] std::uint32_t persistent() const { return chunk_frames_; }
     [[nodiscard]] std::uint32_t optimizer() const { return chunk_frames_ + 1; }
+    [[nodiscard]] std::uint32_t graphs() const { return chunk_frames_ + 2; }
 
 private:
     [[nodiscard]] std::size_t positions(Chunk chunk) const {

@@ -26,8 +26,11 @@ struct OffloadCounts {
 struct Lowered {
     StepProgram program;
     OffloadCounts counts;
+    std::int64_t graph_inputs = 0;                ///< sets of input buffers of layer graphs
+    std::int64_t graph_inputs_without_reuse = 0;  ///< captured forwards, which would each have their own
     bool chunk_mismatch =
         false;  ///< Megatron stops with an assertion in the second iteration (H3); `steady` is incomplete
+    bool released_static = false;       ///< a forced release empties a buffer of a graph (H4)
     bool released_while_saved = false;  ///< a forced release empties a tensor that a kept group still needs
 };
 

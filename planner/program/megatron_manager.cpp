@@ -14,6 +14,7 @@ MegatronManager::MegatronManager(std::vector<std::shared_ptr<const ChunkGroups>>
       pipeline_rank_(pipeline_rank),
       choice_(choice),
       keeps_undecided_pending_(rules == types::RuleSet::pr_3219 || rules == types::RuleSet::core_0_18) {
+    STOWAGE_CHECK(choice_.max_inflight_offloads.value_or(0) >= 0, "a cap on copies under way is not negative");
     STOWAGE_CHECK(choice_.fraction >= 0 && choice_.fraction <= 1, "a fraction lies between 0 and 1");
     STOWAGE_CHECK(backward_order_.size() == forward_chunks.size(), "every chunk has one place in the backward order");
     for (auto& sites : forward_chunks) {
@@ -30,6 +31,7 @@ void MegatronManager::reset() {
         chunk.pending.clear();
         chunk.reload.clear();
         chunk.loading.clear();
+        for (auto& groups : chunk.under_way) groups.clear();
         for (Group& group : chunk.groups) {
             group.place = Place::device;
             group.unmanaged = false;
@@ -111,6 +113,7 @@ bool MegatronManager::offload_now(std::uint32_t chunk, std::uint32_t group) cons
 
 bool MegatronManager::commit(std::uint32_t chunk, std::uint32_t group) {
     Chunk& current = chunks_[chunk];
+    joined_.reset();
     if (current.groups[group].unmanaged) return false;
     const types::Module module = (*current.sites)[group].module;
     const auto found = std::find_if(current.pending.begin(), current.pending.end(), [&](std::uint32_t candidate) {
@@ -121,6 +124,14 @@ bool MegatronManager::commit(std::uint32_t chunk, std::uint32_t group) {
     if (offloaded) {
         current.reload.push_back(group);
         current.groups[group].place = Place::host;
+        if (choice_.max_inflight_offloads) {
+            std::deque<std::uint32_t>& copies = current.under_way[static_cast<std::size_t>(module)];
+            copies.push_back(group);
+            if (static_cast<std::int64_t>(copies.size()) > *choice_.max_inflight_offloads) {
+                joined_ = GroupRef{chunk, copies.front()};
+                copies.pop_front();
+            }
+        }
     }
     if (offloaded || !keeps_undecided_pending_) current.pending.erase(found);
     return offloaded;

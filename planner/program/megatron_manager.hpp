@@ -12,13 +12,16 @@
 // Worked example: one stage, 4 microbatches, 4 layers, two modules. Record: 32 copies, all read back inline. Steady:
 // chunk 0 keeps two groups by the margin, chunks 1-3 by the last-group rule: 4 x (8 - 2) = 24 copies.
 //
-// Limits: eager execution (no captured groups, no delayed commits, no cap on copies under way). The orders of chunks
-// are given from outside. Source: Megatron-LM main of August 2026,
+// Under graphs the same machine is asked by the capture (only groups inside graphs, the cursor walks the captured
+// chunks) and by the replays (only groups outside; `start` passes over the others); a delayed commit is one that is
+// asked later. The orders of chunks are given from outside. Source: Megatron-LM main of August 2026,
 // core/pipeline_parallel/fine_grained_activation_offload.py, re-described; the chunk-finished test of that version,
 // which mistakes a chunk whose groups so far all stayed on the device for a finished one, is kept, and what it leads to
 // is reported as `chunk_mismatch`. Tested by: tests/planner/program/megatron_manager_test.cpp.
 
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -62,6 +65,9 @@ public:
     void start(std::uint32_t chunk, std::uint32_t group);
     /// Result: whether the group's tensors are copied to the host now.
     bool commit(std::uint32_t chunk, std::uint32_t group);
+    /// The group whose copy the main stream waits for because of the last commit: with a cap, the oldest of its module
+    /// and chunk that is one too many.
+    [[nodiscard]] std::optional<GroupRef> joined() const { return joined_; }
     /// Result: whether the forward of this group ran without the manager (it has no backward hooks then).
     [[nodiscard]] bool unmanaged(std::uint32_t chunk, std::uint32_t group) const;
 
@@ -98,6 +104,7 @@ private:
         std::vector<std::uint32_t> pending;
         std::vector<std::uint32_t> reload;
         std::vector<std::uint32_t> loading;
+        std::array<std::deque<std::uint32_t>, types::kModuleCount> under_way;  ///< copies that nobody has joined
     };
 
     [[nodiscard]] const Group& group(GroupRef ref) const { return chunks_[ref.chunk].groups[ref.group]; }
@@ -120,6 +127,7 @@ private:
     bool recording_ = true;
     bool policy_applied_ = false;
     bool chunk_mismatch_ = false;
+    std::optional<GroupRef> joined_;
     std::optional<std::uint32_t> forward_chunk_;
     std::optional<std::uint32_t> backward_chunk_;
     std::size_t forward_cursor_ = 0;

@@ -7,19 +7,25 @@ using layers::StepKind;
 
 std::vector<FrameLayout> make_layouts(const layers::StageLayers& stage, const types::OffloadChoice& choice) {
     std::vector<FrameLayout> layouts;
-    for (const layers::LayerScript& script : stage.scripts) layouts.emplace_back(script, choice);
+    for (std::size_t i = 0; i < stage.scripts.size(); ++i) {
+        types::OffloadChoice own = choice;
+        if (i < stage.downgraded.size())
+            for (const types::Module module : stage.downgraded[i].list()) own.modules.erase(module);
+        layouts.emplace_back(stage.scripts[i], own);
+    }
     return layouts;
 }
 
-std::vector<Step> hook_steps(const layers::LayerScript& script, const FrameLayout& layout, bool forward) {
-    std::vector<Step> hooks;
-    for (const Step& step : forward ? script.forward : script.backward) {
+std::vector<Hook> hook_steps(const layers::LayerScript& script, const FrameLayout& layout, bool forward) {
+    std::vector<Hook> hooks;
+    const std::vector<Step>& steps = forward ? script.forward : script.backward;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+        const Step& step = steps[i];
         const bool hook = step.kind == StepKind::start || step.kind == StepKind::commit;
-        if (hook && layout.has_group(step.module)) hooks.push_back(step);
+        if (hook && layout.has_group(step.module)) hooks.push_back({step.kind, step.module, i});
         if (forward || step.kind != StepKind::read) continue;
         if (!layout.is_movable(step.saved)) continue;  // it never left the device
-        hooks.push_back(step);
-        hooks.back().module = *script.saved[layers::index(step.saved)].group;
+        hooks.push_back({step.kind, *script.saved[layers::index(step.saved)].group, i});
     }
     return hooks;
 }

@@ -25,8 +25,12 @@ enum class OperationKind : std::uint8_t {
     record_stream,   ///< the slot's memory is also used on `stream`
     pinned_acquire,  ///< pinned memory for a slot; `detail` is its pool key, 0 for memory outside the pool
     pinned_release,
-    stream_sync,  ///< the host waits until `stream` has done all it was given
-    device_sync,  ///< the host waits for every stream
+    stream_sync,   ///< the host waits until `stream` has done all it was given
+    device_sync,   ///< the host waits for every stream
+    graph_begin,   ///< what follows is captured as the graph `slot`: memory comes from the graphs' pool, no kernel runs
+    graph_end,     ///< the graph is instantiated
+    graph_launch,  ///< the instance's graph, on `stream`
+    empty_cache,   ///< the caching allocator gives back what it can
 };
 std::string_view name_of(OperationKind kind);
 
@@ -36,6 +40,8 @@ using Scope = std::uint8_t;
 inline constexpr Scope kOwnFrame = 0;
 inline constexpr Scope kNeighbourFrame = 1;
 inline constexpr Scope kFirstTarget = 2;
+/// StepProgram::graph_frame, whatever the instance: the events that graphs record for those outside.
+inline constexpr Scope kGraphScope = 255;
 
 enum class Direction : std::uint8_t { device_to_host, host_to_device };
 

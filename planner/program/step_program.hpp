@@ -36,19 +36,35 @@ struct Instance {
     std::int32_t microbatch = -1;
     std::int32_t layer = -1;         ///< number of the transformer layer in the model, -1 for none
     std::uint32_t frames_begin = 0;  ///< in StepProgram::scope_frames: the frame of each scope
+    std::uint32_t graph = 0;         ///< in StepProgram::graphs: what its graph operations begin, end and launch
 };
 
 /// The stages of a run that a program has instances for. `record` is the first iteration (Megatron's offload warm-up:
-/// everything moves), `steady` every later one.
-enum class RunStage : std::uint8_t { setup, record, steady };
-inline constexpr int kRunStageCount = 3;
+/// everything moves); with CUDA graphs `eager` is a later one before the capture, and `capture` what happens once to
+/// make them; `steady` is every iteration after that.
+enum class RunStage : std::uint8_t { setup, record, eager, capture, steady };
+inline constexpr int kRunStageCount = 5;
+
+/// A captured graph: the operations of the capture stage from instance `begin` up to but not including `end`. Launched,
+/// its kernels, copies, collectives, events and waits run; what lies between them of memory and host work does not
+/// happen again. Its main stream is the one it is launched on; on `Stream::graph` its copies run on the branches
+/// graph_d2h and graph_h2d, beside which eager copies go on.
+struct Graph {
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
+    std::uint32_t nodes = 0;
+    std::uint32_t branches = 1;
+};
 
 struct StepProgram {
     std::int64_t pipeline_rank = 0;
     std::vector<std::string> labels;  ///< what Operation::detail names, for compute, copy, collective, peer_transfer
     std::vector<Body> bodies;
     std::vector<Instance> sequence[kRunStageCount];
+    std::vector<Graph> graphs;
     std::vector<std::uint32_t> scope_frames;
+    std::uint32_t persistent_frames = 0;      ///< from this frame on, memory may outlive a step
+    std::uint32_t graph_frame = 0;            ///< of kGraphScope: the graphs' own buffers and their external event
     std::vector<std::uint32_t> frame_slots;   ///< first slot of each frame; one more entry than frames
     std::vector<std::uint32_t> frame_events;  ///< first event of each frame; one more entry than frames
     std::vector<std::uint64_t> pinned_keys;   ///< what a pool key number stands for (bytes and type); index 0 is unused

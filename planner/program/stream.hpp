@@ -18,8 +18,12 @@ enum class Stream : std::uint8_t {
     receive_forward,
     send_backward,
     receive_backward,
+    graph,      ///< the manager's stream for graphs with copies in them
+    graph_d2h,  ///< branches of the graph that runs there
+    graph_h2d,
+    capture,  ///< where graphs are captured: nothing runs on it, but memory belongs to it
 };
-inline constexpr int kStreamCount = 9;
+inline constexpr int kStreamCount = 13;
 constexpr std::size_t index(Stream stream) { return static_cast<std::size_t>(stream); }
 
 /// The names that timelines, traces and reports use.
@@ -32,7 +36,11 @@ constexpr std::string_view name_of(Stream stream) {
                                                                "send_forward",
                                                                "receive_forward",
                                                                "send_backward",
-                                                               "receive_backward"};
+                                                               "receive_backward",
+                                                               "graph",
+                                                               "graph_d2h",
+                                                               "graph_h2d",
+                                                               "capture"};
     return names[index(stream)];
 }
 

@@ -10,11 +10,16 @@
 
 namespace stowage::program {
 
-/// When one operation of one instance ran on its stream. What the simulator predicts and what an executor measures have
-/// this form, so that a report compares them without knowing which is which.
+/// When one operation of one instance ran on its stream; of a graph, one node of one launch. What the simulator
+/// predicts and what an executor measures have this form, so that a report compares them without knowing which is
+/// which.
 struct TimelineEntry {
-    std::uint32_t instance = 0;   ///< index into the stage's sequence
-    std::uint32_t operation = 0;  ///< index into its body
+    std::uint32_t instance = 0;            ///< index into the stage's sequence
+    std::uint32_t operation = 0;           ///< index into its body; of a node, into the body that was captured
+    std::uint32_t captured = kNotInGraph;  ///< of a node: index into the capture stage's sequence
+
+    static constexpr std::uint32_t kNotInGraph = 0xFFFFFFFF;
+    [[nodiscard]] bool in_graph() const { return captured != kNotInGraph; }
     Stream stream = Stream::main;
     types::SimTime start;
     types::SimTime end;
@@ -49,6 +54,9 @@ struct StageResult {
     std::array<Bytes, 2> copied{};                 ///< by Direction
     std::int64_t operations = 0;
     std::int64_t device_allocation_calls = 0;
+    Bytes private_pools{};      ///< reserved for graphs, at the end
+    Bytes executable_graphs{};  ///< device memory of the driver for them, beside what is reserved, at the end
+    std::int64_t graph_launches = 0;
     std::int64_t cache_flushes = 0;  ///< times the allocator gave its cache back because the device was full
 };
 

@@ -115,6 +115,8 @@ StageFlags flag_chunk(const Job& job, const layers::StageLayers& stage, const la
     for (const CopyTimes& times : longest)
         for (std::size_t direction = 0; direction < 2; ++direction) flags.certain[direction] -= times[direction];
     if (stage.pipeline_rank * choice.delta_bytes_across_pp_ranks > 0) flags.certain = {};
+    // Inside graphs the first microbatch's decisions hold for others too.
+    if (stage.graphs.impl != types::CudaGraphImpl::none) flags.certain = {};
     for (std::size_t position = 0; position < moved.size(); ++position)
         flags.freed += freed_by(stage.scripts[chunk.order[position]], moved[position]);
     return flags;
@@ -131,7 +133,7 @@ Bytes slack_of(const layers::StageLayers& stage, const layers::ChunkLayers& chun
 
 FlaggedGroups flagged_groups(const Job& job, const OffloadChoice& choice) {
     FlaggedGroups flagged;
-    flagged.signature = choice.modules.joined();
+    flagged.signature = choice.modules.joined() + (choice.delay_until_cuda_graph ? ", delayed" : "");
     if (choice.delta_bytes_across_pp_ranks != 0) flagged.signature += fmt::format(" {}", choice.fraction);
     for (const layers::StageLayers& stage : job.stages) {
         CopyTimes certain{};

@@ -97,9 +97,31 @@ std::vector<std::string> filtered_modules(const Job& job, types::ModuleSet modul
     return notes;
 }
 
-OffloadChoice make_choice(const Job& job, types::ModuleSet modules, double fraction) {
+OffloadChoice make_choice(const Job& job, types::ModuleSet modules, double fraction, bool delay) {
     const types::Offload& offload = job.scenario.offload;
-    return {modules, fraction, offload.min_offloaded_tensor_size, offload.delta_offload_bytes_across_pp_ranks};
+    return {.modules = modules,
+            .fraction = fraction,
+            .min_offloaded_tensor_size = offload.min_offloaded_tensor_size,
+            .delta_bytes_across_pp_ranks = offload.delta_offload_bytes_across_pp_ranks,
+            .max_inflight_offloads = offload.fine_grained_offloading_max_inflight_offloads,
+            .delay_until_cuda_graph = delay};
+}
+
+/// Delaying has a meaning only for groups of experts beside layers' graphs.
+std::vector<bool> delays(const Job& job, types::ModuleSet modules) {
+    const std::optional<bool> given = job.scenario.offload.delay_offload_until_cuda_graph;
+    if (given) return {*given};
+    const bool experts = modules.contains(types::Module::expert_fc1) || modules.contains(types::Module::moe_act);
+    const bool graphs = job.scenario.cuda_graph.cuda_graph_impl == types::CudaGraphImpl::transformer_engine;
+    return experts && graphs ? std::vector<bool>{false, true} : std::vector<bool>{false};
+}
+
+/// Every fraction with every delay.
+std::vector<std::pair<double, bool>> settings(const Job& job, types::ModuleSet modules) {
+    std::vector<std::pair<double, bool>> all;
+    for (const double fraction : fractions(job))
+        for (const bool delay : delays(job, modules)) all.emplace_back(fraction, delay);
+    return all;
 }
 
 CandidateSpace enumerate(const Job& job) {
@@ -109,8 +131,8 @@ CandidateSpace enumerate(const Job& job) {
     std::vector<std::pair<std::int64_t, OffloadChoice>> found;
     const bool asked_for = job.scenario.offload.offload_modules && !job.scenario.offload.offload_modules->empty();
     for (const types::ModuleSet modules : module_sets(job)) {
-        for (const double fraction : fractions(job)) {
-            const OffloadChoice choice = make_choice(job, modules, fraction);
+        for (const auto& [fraction, delay] : settings(job, modules)) {
+            const OffloadChoice choice = make_choice(job, modules, fraction, delay);
             const auto findings = rules::check(job.scenario, choice);
             if (const rules::Finding* finding = worst_finding(findings, rules::Severity::hazard)) {
                 if (!already_told(space.rejections, modules, finding->rule))

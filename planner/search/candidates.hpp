@@ -28,6 +28,6 @@ types::ModuleSet modules_with_sites(const Job& job, std::int64_t min_elements);
 std::vector<std::string> filtered_modules(const Job& job, types::ModuleSet modules);
 
 /// A choice with the scenario's other knobs.
-OffloadChoice make_choice(const Job& job, types::ModuleSet modules, double fraction);
+OffloadChoice make_choice(const Job& job, types::ModuleSet modules, double fraction, bool delay = false);
 
 }  // namespace stowage::search

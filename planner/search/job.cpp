@@ -1,6 +1,7 @@
 #include "planner/search/job.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -48,12 +49,23 @@ RankOutcome describe(const layers::StageLayers& stage, const program::Lowered& l
     rank.static_bytes = layers::state_bytes(stage).total();
     rank.record_peak_allocated = prediction.record.peak_allocated;
     rank.record_peak_reserved = prediction.record.peak_reserved;
+    rank.eager_peak_allocated = prediction.eager.peak_allocated;
+    rank.eager_peak_reserved = prediction.eager.peak_reserved;
+    rank.capture_peak_allocated = prediction.capture.peak_allocated;
+    rank.capture_peak_reserved = prediction.capture.peak_reserved;
+    rank.private_pools = prediction.steady.private_pools;
+    rank.executable_graphs = prediction.steady.executable_graphs;
+    rank.graphs = std::ssize(lowered.program.graphs);
+    rank.graph_launches = prediction.steady.graph_launches;
+    rank.graph_inputs = lowered.graph_inputs;
+    rank.graph_inputs_without_reuse = lowered.graph_inputs_without_reuse;
     rank.steady_peak_allocated = prediction.steady.peak_allocated;
     rank.steady_peak_reserved = prediction.steady.peak_reserved;
     rank.pinned_host = prediction.pinned.reserved + layers::pinned_state_blocks(stage);
     rank.pinned_arena = simulator::pinned_arena(lowered.program).size() + layers::state_bytes(stage).pinned_host;
     rank.step_time = prediction.steady.duration;
-    rank.compute = prediction.steady.busy[program::index(program::Stream::main)];
+    rank.compute = prediction.steady.busy[program::index(program::Stream::main)] +
+                   prediction.steady.busy[program::index(program::Stream::graph)];
     rank.exposed_copy = prediction.steady.exposed_copy;
     rank.device_to_host_busy = prediction.steady.copy_busy[0];
     rank.host_to_device_busy = prediction.steady.copy_busy[1];
@@ -71,8 +83,11 @@ Outcome finish(const Job& job, const OffloadChoice& choice, const LoweredRanks& 
     outcome.choice = choice;
     outcome.step_time = prediction.step_time;
     outcome.record_time = prediction.record_time;
+    outcome.eager_time = prediction.eager_time;
+    outcome.capture_time = prediction.capture_time;
     for (std::size_t i = 0; i < job.stages.size(); ++i) {
         outcome.released_while_saved = outcome.released_while_saved || lowered.ranks[i].released_while_saved;
+        outcome.released_static = outcome.released_static || lowered.ranks[i].released_static;
         outcome.ranks.push_back(describe(job.stages[i], lowered.ranks[i], prediction.ranks[i]));
     }
     return outcome;

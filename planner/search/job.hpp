@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -35,8 +36,18 @@ struct RankOutcome {
     Bytes static_bytes{};           ///< weights, gradients, optimizer states, workspaces
     Bytes record_peak_allocated{};  ///< the first iteration, in which everything moves
     Bytes record_peak_reserved{};
+    Bytes eager_peak_allocated{};  ///< with graphs: an iteration before the capture
+    Bytes eager_peak_reserved{};
+    Bytes capture_peak_allocated{};  ///< the capture
+    Bytes capture_peak_reserved{};
     Bytes steady_peak_allocated{};
     Bytes steady_peak_reserved{};
+    Bytes private_pools{};            ///< of the steady reserved bytes, those of the graphs' pool
+    Bytes executable_graphs{};        ///< the driver's memory for graphs, beside what is reserved
+    std::int64_t graphs = 0;          ///< captured
+    std::int64_t graph_launches = 0;  ///< in a steady step
+    std::int64_t graph_inputs = 0;    ///< sets of input buffers that the graphs share
+    std::int64_t graph_inputs_without_reuse = 0;
     Bytes pinned_host{};                 ///< pinned memory taken from the system
     Bytes pinned_arena{};                ///< the same buffers in one arena, nothing rounded to a power of two
     Nanoseconds step_time{0};            ///< until this rank is done
@@ -51,8 +62,18 @@ struct RankOutcome {
     std::int64_t operations = 0;
     program::OffloadCounts offloaded;
 
-    [[nodiscard]] Bytes peak_allocated() const { return std::max(record_peak_allocated, steady_peak_allocated); }
-    [[nodiscard]] Bytes peak_reserved() const { return std::max(record_peak_reserved, steady_peak_reserved); }
+    /// Over all stages of a run.
+    [[nodiscard]] Bytes peak_allocated() const {
+        return std::max({record_peak_allocated, eager_peak_allocated, capture_peak_allocated, steady_peak_allocated});
+    }
+    [[nodiscard]] Bytes peak_reserved() const {
+        return std::max({record_peak_reserved, eager_peak_reserved, capture_peak_reserved, steady_peak_reserved});
+    }
+    /// Of the device: reserved and the driver's memory for graphs.
+    [[nodiscard]] Bytes peak_device() const {
+        return std::max({record_peak_reserved, eager_peak_reserved, capture_peak_reserved + executable_graphs,
+                         steady_peak_reserved + executable_graphs});
+    }
     [[nodiscard]] Bytes offloaded_bytes() const;
 };
 
@@ -61,13 +82,16 @@ struct Outcome {
     OffloadChoice choice;
     Nanoseconds step_time{0};
     Nanoseconds record_time{0};
+    Nanoseconds eager_time{0};  ///< zero without graphs
+    Nanoseconds capture_time{0};
     std::vector<RankOutcome> ranks;
     bool chunk_mismatch = false;        ///< Megatron stops in the second iteration (H3): nothing above is valid
     bool stopped = false;               ///< the simulation met the memory limit of its options: nothing above is valid
+    bool released_static = false;       ///< Megatron fails: a forced release empties a buffer of a graph (H4)
     bool released_while_saved = false;  ///< Megatron fails in backward: a forced release empties a tensor still needed
 
     /// Whether Megatron runs it, and the simulation came to its end.
-    [[nodiscard]] bool runs() const { return !chunk_mismatch && !released_while_saved && !stopped; }
+    [[nodiscard]] bool runs() const { return !chunk_mismatch && !released_while_saved && !released_static && !stopped; }
     /// The rank with the highest reserved peak.
     [[nodiscard]] const RankOutcome& fullest_rank() const;
     /// The highest allocated peak of any rank.

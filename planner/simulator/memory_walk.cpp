@@ -81,8 +81,7 @@ bool MemoryWalk::allocate(const Operation& operation, std::uint32_t& slot, std::
 }
 
 void MemoryWalk::check_only_persistent_left() const {
-    const std::size_t persistent = program_.frame_slots.size() - 3;
-    STOWAGE_CHECK(std::all_of(slots_.begin(), slots_.begin() + program_.frame_slots[persistent],
+    STOWAGE_CHECK(std::all_of(slots_.begin(), slots_.begin() + program_.frame_slots[program_.persistent_frames],
                               [](std::uint32_t slot) { return slot == 0; }),
                   "a step leaves memory allocated that does not persist");
 }

@@ -4,14 +4,13 @@
 #include <utility>
 
 #include "planner/simulator/launch_cost.hpp"
+#include "planner/simulator/work_tag.hpp"
 #include "scenarios/types/check.hpp"
 
 namespace stowage::simulator {
 namespace {
 
 using program::Operation;
-
-constexpr int kTagShift = 20;
 
 Tick ticks(types::Nanoseconds time) { return time.count(); }
 
@@ -55,10 +54,12 @@ RankSimulator::RankSimulator(const program::StepProgram& program, const types::N
 
 void RankSimulator::begin(RunStage stage, Tick time) {
     STOWAGE_CHECK(time >= host_, "a stage begins after the one before");
+    stage_ = stage;
     sequence_ = &program_.instances(stage);
     instance_ = 0;
     operation_ = 0;
     executed_ = 0;
+    graph_launches_ = 0;
     host_ = time;
     stage_begin_ = time;
     device_.advance_to(time);
@@ -122,10 +123,12 @@ bool RankSimulator::finish_stage() {
     return true;
 }
 
-void RankSimulator::check_only_persistent_left() const {
-    const std::size_t persistent = program_.frame_slots.size() - 3;
-    for (std::size_t slot = 0; slot < program_.frame_slots[persistent]; ++slot)
-        STOWAGE_CHECK(slots_[slot] == 0, "a step leaves memory allocated that does not persist");
+/// Of what lies in the layers' frames only what graphs were left holding may outlive a stage.
+void RankSimulator::check_only_persistent_left() {
+    const auto end = slots_.begin() + program_.frame_slots[program_.persistent_frames];
+    const auto left = static_cast<std::int64_t>(end - slots_.begin()) - std::count(slots_.begin(), end, 0U);
+    if (stage_ == RunStage::capture) kept_by_graphs_ = left;
+    STOWAGE_CHECK(left == kept_by_graphs_, "a step leaves memory allocated that does not persist");
 }
 
 StageResult RankSimulator::result() const {
@@ -145,6 +148,8 @@ StageResult RankSimulator::result() const {
         result.copied[i] = Bytes{counters.copied[i]};
     }
     result.operations = executed_;
+    result.executable_graphs = executable_graphs_;
+    result.graph_launches = graph_launches_;
     result.cache_flushes = allocator_.stats().retries - retries_before_;
     result.device_allocation_calls = allocator_.stats().device_allocations - device_calls_before_;
     return result;
@@ -154,11 +159,14 @@ StageTimeline RankSimulator::take_timeline() {
     StageTimeline timeline;
     timeline.memory = std::move(samples_);
     timeline.entries.reserve(finished_.size());
-    for (const FinishedWork& work : finished_)
-        timeline.entries.push_back({static_cast<std::uint32_t>(work.tag >> kTagShift),
-                                    static_cast<std::uint32_t>(work.tag & ((1U << kTagShift) - 1)), work.stream,
-                                    types::SimTime{types::Nanoseconds{work.start - stage_begin_}},
-                                    types::SimTime{types::Nanoseconds{work.end - stage_begin_}}});
+    for (const FinishedWork& work : finished_) {
+        program::TimelineEntry entry = entry_of(work.tag);
+        if (entry.in_graph()) entry.captured += program_.graphs[(*sequence_)[entry.instance].graph].begin;
+        entry.stream = work.stream;
+        entry.start = types::SimTime{types::Nanoseconds{work.start - stage_begin_}};
+        entry.end = types::SimTime{types::Nanoseconds{work.end - stage_begin_}};
+        timeline.entries.push_back(entry);
+    }
     return timeline;
 }
 
@@ -173,8 +181,16 @@ std::uint32_t RankSimulator::slot_of(const Operation& operation) const {
     return program_.frame_slots[frame_of(operation.scope)] + operation.slot;
 }
 
-std::uint32_t RankSimulator::event_of(const Operation& operation) const {
-    return program_.frame_events[frame_of(operation.scope)] + operation.slot;
+std::uint32_t RankSimulator::event_of(const program::Instance& instance, const Operation& operation) const {
+    const std::uint32_t frame = operation.scope == program::kGraphScope
+                                    ? program_.graph_frame
+                                    : program_.scope_frames[instance.frames_begin + operation.scope];
+    return program_.frame_events[frame] + operation.slot;
+}
+
+/// Graphs are captured on a stream of their own, which owns the memory that their main stream takes.
+memory::Stream RankSimulator::memory_stream(Stream stream) const {
+    return static_cast<memory::Stream>(capturing_ && stream == Stream::main ? Stream::capture : stream);
 }
 
 /// Result: false if a neighbour has to move first (the operation has then had no effect and is tried again), or out of
@@ -189,7 +205,7 @@ bool RankSimulator::execute(const Operation& operation) {
         case OperationKind::free: free_slot(operation); return true;
         case OperationKind::record_stream:
             allocator_.record_stream(static_cast<memory::BlockHandle>(slots_[slot_of(operation)] - 1),
-                                     static_cast<memory::Stream>(operation.stream));
+                                     memory_stream(operation.stream));
             return true;
         case OperationKind::event_record: record_event(operation); return true;
         case OperationKind::event_wait: wait_event(operation); return true;
@@ -204,6 +220,10 @@ bool RankSimulator::execute(const Operation& operation) {
         }
         case OperationKind::stream_sync:
         case OperationKind::device_sync: return synchronise(operation);
+        case OperationKind::graph_begin: begin_graph(); return true;
+        case OperationKind::graph_end: end_graph(); return true;
+        case OperationKind::graph_launch: return launch_graph(operation);
+        case OperationKind::empty_cache: return give_cache_back();
     }
     return true;
 }
@@ -230,35 +250,34 @@ bool RankSimulator::await_launch_queue(Stream stream) {
 }
 
 bool RankSimulator::launch(const Operation& operation) {
-    if (!await_launch_queue(operation.stream)) return false;
+    if (!capturing_ && !await_launch_queue(operation.stream)) return false;
     host_ += launch_cost(operation);
-    const std::uint64_t tag = static_cast<std::uint64_t>(instance_) << kTagShift | operation_;
+    if (!capturing_) submit(operation, operation.stream, work_tag(instance_, operation_));
+    return true;
+}
+
+void RankSimulator::submit(const Operation& operation, Stream stream, std::uint64_t tag) {
     const Tick length = ticks(operation.duration);
     switch (operation.kind) {
-        case OperationKind::compute:
-            device_.compute(operation.stream, operation.kernel_class, length, host_, tag);
-            break;
+        case OperationKind::compute: device_.compute(stream, operation.kernel_class, length, host_, tag); break;
         case OperationKind::copy:
-            device_.copy(operation.stream, operation.direction, operation.bytes.count, length, host_, tag);
+            device_.copy(stream, operation.direction, operation.bytes.count, length, host_, tag);
             break;
         case OperationKind::peer_transfer: {
             PeerChannel* channel = channels_[program::index(operation.transfer)];
             STOWAGE_CHECK(channel != nullptr, "a transfer with a rank that is not there");
-            device_.transfer(operation.stream, *channel, program::sends(operation.transfer) ? 0 : 1, length, host_,
-                             tag);
+            device_.transfer(stream, *channel, program::sends(operation.transfer) ? 0 : 1, length, host_, tag);
             break;
         }
-        default: device_.communicate(operation.stream, length, host_, tag); break;
+        default: device_.communicate(stream, length, host_, tag); break;
     }
-    return true;
 }
 
 /// Whether the allocator would find neither a cached block nor room for a segment.
 bool RankSimulator::device_is_full(const Operation& operation) {
     if (!options_.device_memory) return false;
     const Bytes segment = memory::segment_size(memory::block_size(memory::AllocatorConfig{}, operation.bytes));
-    return !device_memory_.has_room(segment) &&
-           !allocator_.has_block(operation.bytes, static_cast<memory::Stream>(operation.stream));
+    return !device_memory_.has_room(segment) && !allocator_.has_block(operation.bytes, memory_stream(operation.stream));
 }
 
 bool RankSimulator::allocate(const Operation& operation) {
@@ -270,7 +289,7 @@ bool RankSimulator::allocate(const Operation& operation) {
     std::uint32_t& slot = slots_[slot_of(operation)];
     STOWAGE_CHECK(slot == 0, "a slot is allocated twice");
     const memory::AllocatorStats before = allocator_.stats();
-    const auto block = allocator_.allocate(operation.bytes, static_cast<memory::Stream>(operation.stream));
+    const auto block = allocator_.allocate(operation.bytes, memory_stream(operation.stream));
     if (!block || (options_.stop_above_allocated && allocator_.stats().allocated > *options_.stop_above_allocated)) {
         out_of_memory_ = true;
         return false;
@@ -306,18 +325,22 @@ void RankSimulator::sample_memory() {
 
 void RankSimulator::record_event(const Operation& operation) {
     host_ += ticks(node_.host.event_call);
-    program_events_[event_of(operation)] = static_cast<std::uint64_t>(device_.record(operation.stream, host_)) + 1;
+    if (capturing_) return;
+    program_events_[event_of(instance(), operation)] =
+        static_cast<std::uint64_t>(device_.record(operation.stream, host_)) + 1;
 }
 
 void RankSimulator::wait_event(const Operation& operation) {
     host_ += ticks(node_.host.event_call);
-    const std::uint64_t event = program_events_[event_of(operation)];
+    if (capturing_) return;
+    const std::uint64_t event = program_events_[event_of(instance(), operation)];
     STOWAGE_CHECK(event != 0, "a wait for an event that was not recorded in this step");
     device_.wait(operation.stream, static_cast<EventId>(event - 1), host_);
 }
 
 void RankSimulator::stream_wait(const Operation& operation) {
     host_ += 2 * ticks(node_.host.event_call);
+    if (capturing_) return;
     device_.wait(operation.stream, device_.record(operation.other, host_), host_);
 }
 
@@ -332,6 +355,7 @@ void RankSimulator::acquire_pinned(const Operation& operation) {
 }
 
 bool RankSimulator::synchronise(const Operation& operation) {
+    STOWAGE_CHECK(!capturing_, "the host waits for the device inside a capture");
     const bool all = operation.kind == OperationKind::device_sync;
     if (!device_.advance_to(host_)) return false;
     host_waits_ = true;

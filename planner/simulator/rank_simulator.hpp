@@ -91,23 +91,33 @@ private:
     bool execute(const program::Operation& operation);
     bool device_is_full(const program::Operation& operation);
     bool allocate(const program::Operation& operation);
-    bool await_launch_queue(program::Stream stream);
     bool launch(const program::Operation& operation);
+    bool await_launch_queue(program::Stream stream);
+    void submit(const program::Operation& operation, program::Stream stream, std::uint64_t tag);
+    void begin_graph();
+    void end_graph();
+    bool launch_graph(const program::Operation& operation);
+    void replay(const program::Instance& instance, const program::Operation& node, program::Stream launched_on,
+                std::uint64_t tag);
+    [[nodiscard]] Tick launch_cost(const program::Graph& graph) const;
     void stream_wait(const program::Operation& operation);
     void record_event(const program::Operation& operation);
     void wait_event(const program::Operation& operation);
     void acquire_pinned(const program::Operation& operation);
     bool synchronise(const program::Operation& operation);
     bool wait_for_device();
+    bool give_cache_back();
     bool finish_stage();
-    void check_only_persistent_left() const;
+    void check_only_persistent_left();
     void sample_memory();
     void charge_device_calls(const memory::AllocatorStats& before);
     void free_slot(const program::Operation& operation);
 
     [[nodiscard]] std::uint32_t frame_of(program::Scope scope) const;
     [[nodiscard]] std::uint32_t slot_of(const program::Operation& operation) const;
-    [[nodiscard]] std::uint32_t event_of(const program::Operation& operation) const;
+    [[nodiscard]] std::uint32_t event_of(const program::Instance& instance, const program::Operation& operation) const;
+    [[nodiscard]] const program::Instance& instance() const { return (*sequence_)[instance_]; }
+    [[nodiscard]] memory::Stream memory_stream(program::Stream stream) const;
     [[nodiscard]] Tick launch_cost(const program::Operation& operation) const;
 
     const program::StepProgram& program_;
@@ -123,12 +133,17 @@ private:
     std::vector<std::uint64_t> program_events_;  ///< the last recording of each event, plus one; 0 is none
 
     const std::vector<program::Instance>* sequence_ = nullptr;
+    RunStage stage_ = RunStage::setup;
+    std::int64_t kept_by_graphs_ = 0;  ///< slots
     std::size_t instance_ = 0;
     std::size_t operation_ = 0;
     Tick host_ = 0;
     Tick stage_begin_ = 0;
     std::int64_t executed_ = 0;
     bool out_of_memory_ = false;
+    bool capturing_ = false;  ///< a graph is being captured: nothing is launched
+    Bytes executable_graphs_{};
+    std::int64_t graph_launches_ = 0;
     bool host_waits_ = false;  ///< for the device: it issues nothing before that has got somewhere
     Tick promised_ = 0;
     std::uint64_t promises_ = 0;

@@ -119,6 +119,14 @@ Prediction run_stages(const std::vector<const program::StepProgram*>& programs, 
     };
     stage(RunStage::setup, &RankPrediction::setup);
     if (!prediction.out_of_memory) prediction.record_time = stage(RunStage::record, &RankPrediction::record);
+    const auto has = [&](RunStage which) {
+        return std::any_of(programs.begin(), programs.end(),
+                           [which](const program::StepProgram* one) { return !one->instances(which).empty(); });
+    };
+    if (has(RunStage::eager) && !prediction.out_of_memory)
+        prediction.eager_time = stage(RunStage::eager, &RankPrediction::eager);
+    if (has(RunStage::capture) && !prediction.out_of_memory)
+        prediction.capture_time = stage(RunStage::capture, &RankPrediction::capture);
     for (int i = 0; i < kSteadySteps && !prediction.out_of_memory; ++i) {
         prediction.step_time = stage(RunStage::steady, &RankPrediction::steady);
         if (std::none_of(prediction.ranks.begin(), prediction.ranks.end(), takes_memory)) break;

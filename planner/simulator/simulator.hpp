@@ -11,10 +11,13 @@
 
 namespace stowage::simulator {
 
-/// What a run of one rank predicts: the first iteration (record) and a later one (steady).
+/// What a run of one rank predicts: the first iteration (record) and a later one (steady); with CUDA graphs also one
+/// before the capture (eager) and the capture.
 struct RankPrediction {
     StageResult setup;
     StageResult record;
+    StageResult eager;
+    StageResult capture;
     StageResult steady;
     memory::PinnedStats pinned;  ///< after the run
     StageTimeline timeline;      ///< of the steady stage, if traced
@@ -23,6 +26,8 @@ struct RankPrediction {
 /// What a run of all pipeline ranks predicts.
 struct Prediction {
     types::Nanoseconds record_time{0};  ///< of the slowest rank
+    types::Nanoseconds eager_time{0};   ///< zero without graphs
+    types::Nanoseconds capture_time{0};
     types::Nanoseconds step_time{0};    ///< steady, of the slowest rank
     std::vector<RankPrediction> ranks;  ///< by pipeline rank
     /// The pipeline rank that ran out of memory; nothing else is valid then.

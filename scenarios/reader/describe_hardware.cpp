@@ -145,6 +145,25 @@ void describe_host(Fields& fields, types::HostCosts& host) {
                  IntegerRange{1, 1'000'000});
 }
 
+void describe_graph(Fields& fields, types::GraphCosts& graph) {
+    describe_sources(fields);
+    const auto cost = [&](std::string_view name, std::string_view about, types::Nanoseconds& value) {
+        fields.microseconds({name, about}, value, kMicroseconds);
+    };
+    cost("launch_us", "host: launch of a graph of one branch, without its nodes", graph.launch);
+    cost("launch_per_node_us", "host: what each node adds", graph.launch_per_node);
+    cost("launch_per_branch_us", "host: what each further branch adds", graph.launch_per_branch);
+    cost("framework_forward_us", "host: what the framework adds for each replayed forward graph",
+         graph.framework_forward);
+    cost("framework_backward_us", "the same for a backward graph", graph.framework_backward);
+    cost("instantiate_per_node_us", "host: instantiation, for each node", graph.instantiate_per_node);
+    cost("node_overhead_us", "device: fixed time of a kernel node", graph.node_overhead);
+    fields.size({"memory_per_graph", "device memory of an executable graph, without its nodes"},
+                graph.memory_per_graph);
+    fields.size({"memory_per_node", "device memory of each node"}, graph.memory_per_node);
+    fields.size({"memory_per_branch", "device memory of each further branch"}, graph.memory_per_branch);
+}
+
 void describe_link(Fields& fields, types::Link& link) {
     describe_sources(fields);
     fields.gb_per_s({"rate_gb_per_s", "one direction of one device", true}, link.rate);
@@ -166,6 +185,8 @@ void describe_hardware(Fields& fields, types::Node& node) {
                  [&](Fields& inside) { describe_copy(inside, node.copy); });
     fields.group({"host", "what the host thread pays", true},
                  [&](Fields& inside) { describe_host(inside, node.host); });
+    fields.group({"graph", "what CUDA graphs cost; left out: nothing"},
+                 [&](Fields& inside) { describe_graph(inside, node.graph); });
     fields.group({"nvlink", "link between GPUs of a machine", true},
                  [&](Fields& inside) { describe_link(inside, node.nvlink); });
     fields.group({"network", "link between machines", true},

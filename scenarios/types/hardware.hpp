@@ -117,6 +117,20 @@ struct HostCosts {
     std::int64_t launch_queue_depth = 1024;  ///< launches in flight before the host blocks
 };
 
+/// What CUDA graphs cost: to the host, on the device, and in device memory that no allocator counts.
+struct GraphCosts {
+    Nanoseconds launch{0};              ///< host: launching a graph of one branch, without its nodes
+    Nanoseconds launch_per_node{0};     ///< host: what each node adds
+    Nanoseconds launch_per_branch{0};   ///< host: what each further branch adds
+    Nanoseconds framework_forward{0};   ///< host: what the framework adds for each replayed forward graph
+    Nanoseconds framework_backward{0};  ///< the same for a backward graph
+    Nanoseconds instantiate_per_node{0};
+    Nanoseconds node_overhead{0};  ///< device: fixed time of a kernel node, in place of Device::kernel_overhead
+    Bytes memory_per_graph;        ///< device memory of an executable graph, without its nodes
+    Bytes memory_per_node;
+    Bytes memory_per_branch;  ///< of each further branch
+};
+
 /// A machine: devices, the links inside it and out of it, and its memory.
 struct Node {
     std::string name;
@@ -124,6 +138,7 @@ struct Node {
     Device device;
     CopyEngines copy;
     HostCosts host;
+    GraphCosts graph;
     Link nvlink;   ///< per device, one direction
     Link network;  ///< per device, one direction
     Bytes host_memory;

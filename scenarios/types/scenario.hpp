@@ -178,6 +178,10 @@ struct CudaGraph {
     CudaGraphImpl cuda_graph_impl = CudaGraphImpl::none;
     std::vector<CudaGraphModule> cuda_graph_modules;  ///< empty: the whole layer
     std::int64_t cuda_graph_warmup_steps = 3;
+
+    [[nodiscard]] bool lists(CudaGraphModule module) const {
+        return std::find(cuda_graph_modules.begin(), cuda_graph_modules.end(), module) != cuda_graph_modules.end();
+    }
     friend bool operator==(const CudaGraph&, const CudaGraph&) = default;
 };
 

@@ -14,6 +14,7 @@ program::StepProgram hand_program(std::vector<program::Operation> operations, st
     // Frames: the work's, what persists, the optimizer's; then the end.
     program.frame_slots = {0, slots, slots + persistent, slots + persistent};
     program.frame_events = {0, events, events, events};
+    program.persistent_frames = 1;
     program.bodies.push_back({"by hand", std::move(operations)});
     program.scope_frames = {0, 1};
     for (const program::RunStage stage : {program::RunStage::record, program::RunStage::steady})

@@ -1,0 +1,106 @@
+// The part of BodyWriter that knows of graphs.
+//
+// A layer with a graph is written twice. `captured` holds the steps inside the graph: what they allocate comes from the
+// graphs' pool. `outside` holds the others, and where the captured ones were, what a launch takes: copies into the
+// graph's own buffers, the launch, the wait. References are counted through all steps both times; which side frees a
+// tensor follows from where it was made. Transformer Engine keeps a graph's outputs until the backward has been
+// captured and its input gradients until the next backward has, and afterwards only points at that memory.
+//
+// Source: Transformer Engine, pytorch/graph.py (make_graphed_callables with _order), re-described.
+
+#include <algorithm>
+
+#include "planner/program/body_writer.hpp"
+
+namespace stowage::program {
+
+using layers::Slot;
+
+void BodyWriter::enter_step(const layers::StepRange& captured, std::size_t step) {
+    const bool was_inside = inside_;
+    inside_ = captured.contains(step);
+    hidden_ = (side_ == Side::captured && !inside_) || (side_ == Side::outside && inside_);
+    if (!inside_ || was_inside || step != captured.begin) return;
+    const layers::Phase phase = backward_ ? layers::Phase::backward : layers::Phase::forward;
+    std::vector<Bytes>& surface = backward_ ? surface_.gradients : surface_.inputs;
+    surface = graph_inputs();
+    if (side_ == Side::outside) launch(surface, phase);
+    if (side_ == Side::captured) emit({.kind = OperationKind::graph_begin});
+}
+
+/// What lives outside the graph and is held by variables: into a forward the layer's input, or what the part before the
+/// graph made of it; into a backward the gradients so far.
+std::vector<Bytes> BodyWriter::graph_inputs() const {
+    std::vector<Bytes> inputs;
+    const std::size_t layer_input = layers::index(layers::kInput);
+    for (std::size_t i = 0; i < script_.tensors.size(); ++i) {
+        if (!variable_[i] || script_.tensors[i].persistent || owners_[i] == Owner::graph) continue;
+        const bool taken = backward_ ? made_in_backward_[i] : graphs_->takes_input == (i == layer_input);
+        if (taken) inputs.push_back(script_.tensors[i].bytes());
+    }
+    return inputs;
+}
+
+void BodyWriter::launch(const std::vector<Bytes>& copies, layers::Phase phase) {
+    part_ = layers::Part::graph;
+    phase_ = phase;
+    const bool in_place = builder_.stage().graphs.impl == types::CudaGraphImpl::local && in_place_input();
+    for (const Bytes bytes : copies) {
+        if (in_place) continue;
+        layers::Kernel copy;
+        copy.name = "copy into graph";
+        copy.traffic = bytes + bytes;
+        emit_always({.kind = OperationKind::compute,
+                     .kernel_class = copy.kind,
+                     .detail = builder_.label(copy.name),
+                     .bytes = bytes,
+                     .duration = builder_.durations().kernel(copy, phase)});
+    }
+    if (hooks_) emit_always({.kind = OperationKind::stream_wait, .stream = Stream::graph, .other = Stream::main});
+    emit_always({.kind = OperationKind::graph_launch,
+                 .stream = hooks_ ? Stream::graph : Stream::main,
+                 .detail = builder_.label(script_.name + (backward_ ? " backward graph" : " graph"))});
+    if (hooks_) emit_always({.kind = OperationKind::event_wait, .scope = kGraphScope});
+    if (!silent_) launched_at_ = operations_.size();
+}
+
+/// Local graphs hand their output on as the next graph's input.
+bool BodyWriter::in_place_input() const {
+    const Slot slot = backward_ ? layers::kGradOutput : layers::kInput;
+    return owners_[layers::index(slot)] == Owner::neighbour;
+}
+
+/// The last captured step of a forward: the hooks' exit, and the outputs that stay.
+void BodyWriter::forward_captured() {
+    for (std::size_t i = 0; i < script_.tensors.size(); ++i) {
+        if (owners_[i] != Owner::graph || !variable_[i]) continue;
+        outputs_.push_back(static_cast<Slot>(i));
+        ++references_[i];
+    }
+    if (hooks_) {
+        emit({.kind = OperationKind::event_record, .scope = kGraphScope});
+        emit({.kind = OperationKind::stream_wait, .stream = Stream::main, .other = Stream::d2h});
+    }
+    emit({.kind = OperationKind::graph_end});
+}
+
+void BodyWriter::backward_captured(const BackwardDecisions& decisions) {
+    if (hooks_) {
+        emit({.kind = OperationKind::event_record, .scope = kGraphScope});
+        emit({.kind = OperationKind::stream_wait, .stream = Stream::main, .other = Stream::h2d});
+    }
+    emit({.kind = OperationKind::graph_end});
+    inside_ = false;
+    for (const Slot output : outputs_) unreference(output);
+    const auto free_boundary = [&](Scope scope, Slot slot, Slot same_shape) {
+        after_capture_.push_back({.kind = OperationKind::free,
+                                  .part = part_,
+                                  .scope = scope,
+                                  .slot = static_cast<std::uint32_t>(slot),
+                                  .bytes = script_.tensors[layers::index(same_shape)].bytes()});
+    };
+    if (output_captured_) free_boundary(kOutputFrame, layers::kInput, layers::kGradOutput);
+    if (decisions.frees_previous_gradient) free_boundary(kPreviousGradientFrame, layers::kGradOutput, layers::kInput);
+}
+
+}  // namespace stowage::program
