@@ -90,6 +90,8 @@ void add_argument_findings(reports::Json& document, const reader::ImportedScenar
                                         {"at", reader::format_place(finding.at)}});
     }
     document["verdict"] = worst(document.at("findings"));
+    if (document["verdict"] != "illegal" && document["verdict"] != "hazard")
+        document["nearest"] = reports::Json::array();
     document["notes"] = imported.notes;
 }
 
