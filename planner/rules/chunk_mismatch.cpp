@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "planner/rules/sites.hpp"
+#include "planner/rules/downgrades.hpp"
 #include "scenarios/types/stages.hpp"
 
 namespace stowage::rules {
@@ -25,6 +25,7 @@ constexpr std::array<Module, types::kModuleCount> kCommitOrder = {
 struct Group {
     Module module{};
     std::int64_t layer = 0;
+    bool captured = false;  ///< in a graph of its layer, whose replay passes it over
     bool offload = true;
 };
 using Chunk = std::vector<Group>;
@@ -32,9 +33,13 @@ using Chunk = std::vector<Group>;
 Chunk groups_of_stage(const types::Scenario& scenario, types::ModuleSet modules, std::int64_t first_layer,
                       std::int64_t layers) {
     Chunk chunk;
-    for (std::int64_t layer = first_layer; layer < first_layer + layers; ++layer)
-        for (const Module module : modules.list())
-            if (has_site(scenario.model, module, layer)) chunk.push_back({module, layer});
+    // A checkpoint around the core attention never opens its group.
+    if (scenario.recompute.selects(types::RecomputeModule::core_attn)) modules.erase(Module::core_attn);
+    for (std::int64_t layer = first_layer; layer < first_layer + layers; ++layer) {
+        const LayerOffload left = layer_offload(scenario.model, scenario.cuda_graph, modules, layer);
+        for (const Module module : left.active.list())
+            chunk.push_back({.module = module, .layer = layer, .captured = left.captured.contains(module)});
+    }
     return chunk;
 }
 
@@ -88,6 +93,14 @@ bool jumps_too_early(const Chunk& chunk) {
     return false;
 }
 
+/// The same in an eager step or a capture, and where graphs of layers are replayed.
+bool jumps_in_some_step(Chunk chunk, types::CudaGraphImpl impl) {
+    if (jumps_too_early(chunk)) return true;
+    if (impl != types::CudaGraphImpl::transformer_engine) return false;
+    std::erase_if(chunk, [](const Group& group) { return group.captured; });
+    return jumps_too_early(chunk);
+}
+
 bool stage_loses_count(const types::Scenario& scenario, const types::OffloadChoice& choice, const Chunk& stage,
                        std::int64_t rank) {
     Chunk first = stage;
@@ -98,7 +111,8 @@ bool stage_loses_count(const types::Scenario& scenario, const types::OffloadChoi
     keep_by_fraction(other, choice.fraction);
     if (rank == scenario.parallel.pipeline_model_parallel_size - 1) keep_last_of_each_name(other);
     const std::int64_t chunks = scenario.microbatches();
-    return (chunks > 1 && jumps_too_early(first)) || (chunks > 2 && jumps_too_early(other));
+    const types::CudaGraphImpl impl = scenario.cuda_graph.cuda_graph_impl;
+    return (chunks > 1 && jumps_in_some_step(first, impl)) || (chunks > 2 && jumps_in_some_step(other, impl));
 }
 
 }  // namespace

@@ -5,7 +5,8 @@
 
 namespace stowage::rules {
 
-/// Whether Megatron's offload manager loses count of its chunks in the second iteration.
+/// Whether Megatron's offload manager loses count of its chunks in the second iteration, or at the first replay of
+/// graphs, which passes captured groups over.
 ///
 /// It takes a chunk (one microbatch's forward) for finished when nothing of it is waiting for a copy or a reload. If
 /// the first groups of a chunk all stay on the GPU, that is true too early: the next group is taken for the next

@@ -1,9 +1,8 @@
 // The rules about graphs without offloading, one entry a rule.
 //
-// Rules about words that a scenario cannot hold are judged where Megatron's arguments are read: G1 and G3 (older words
-// among the graph modules), G4 (the scope of inference). Not here, because the scenario language has no key for what
-// they look at: G5 (cpu_offloading), of G12 the router's padding for quantisation, of G14 to G16 the versions of
-// PyTorch and Transformer Engine, which are taken to be new enough.
+// Rules about what a scenario cannot say are judged where Megatron's arguments are read: G1 and G3 (older words among
+// the graph modules), G4 (the scope of inference), G5 (cpu_offloading), of G12 the router's padding for quantisation.
+// Of G14 to G16 the versions of PyTorch and Transformer Engine are taken to be new enough.
 
 #include "planner/rules/graph_rules.hpp"
 

@@ -173,7 +173,7 @@ constexpr std::array kRules = {
     Rule{"H9", kInGraph, Severity::note, pinned_buffers_of_graphs,
          "Graphs keep the addresses of pinned buffers that the pool takes for free after each step; nothing eager of "
          "the same shape may take them.",
-         "Nothing to change.", "fine_grained_activation_offload.py, reset"},
+         "", "fine_grained_activation_offload.py, reset"},
     Rule{"H10", RuleSets{RuleSet::dev}, Severity::note, pinned_buffers_of_graphs,
          "The graph's backward says that it has ended before all gradients of its parameters have.",
          "Use a dev branch after its fix.", "https://github.com/NVIDIA/Megatron-LM/pull/7014"},

@@ -44,13 +44,14 @@ void look(const Configuration& given, std::int64_t broken, int left, std::vector
 std::vector<LegalNeighbour> nearest_legal(const types::Scenario& scenario, const types::OffloadChoice& choice) {
     std::vector<LegalNeighbour> found;
     const std::int64_t broken = obstacles(check(scenario, choice));
-    for (int changes = 1; broken > 0 && found.empty() && changes <= kMostChanges; ++changes) {
+    for (int changes = 1; broken > 0 && found.size() < kMostNeighbours && changes <= kMostChanges; ++changes) {
         std::vector<std::string> so_far;
+        const auto nearer = static_cast<std::ptrdiff_t>(found.size());
         look({scenario, choice}, broken, changes, so_far, found);
+        std::stable_sort(
+            found.begin() + nearer, found.end(),
+            [](const LegalNeighbour& left, const LegalNeighbour& right) { return left.verdict < right.verdict; });
     }
-    std::stable_sort(found.begin(), found.end(), [](const LegalNeighbour& left, const LegalNeighbour& right) {
-        return left.verdict < right.verdict;
-    });
     if (found.size() > kMostNeighbours) found.resize(kMostNeighbours);
     return found;
 }

@@ -15,9 +15,9 @@ struct LegalNeighbour {
     friend bool operator==(const LegalNeighbour&, const LegalNeighbour&) = default;
 };
 
-/// The configurations with the fewest changes (three at most) that are neither illegal nor a hazard, each judged by the
-/// same rules; milder verdicts first, at most three. Empty if the given one is such itself, or if none is that near.
-/// Cost: some hundreds of judgements.
+/// Up to three configurations with the fewest changes (three at most) that are neither illegal nor a hazard, each
+/// judged by the same rules; of as many changes, milder verdicts first. Each change mends something. Empty if the given
+/// one is such itself, or if none is that near. Cost: some hundreds of judgements.
 std::vector<LegalNeighbour> nearest_legal(const types::Scenario& scenario, const types::OffloadChoice& choice);
 
 }  // namespace stowage::rules

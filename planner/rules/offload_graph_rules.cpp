@@ -158,7 +158,7 @@ constexpr std::array kRules = {
          "Drop mlp_norm from offload_modules, or list both attn and mlp.",
          "transformer_layer.py, offload modules of a layer"},
     Rule{"D7", kInGraph, Severity::note, captured_and_joined,
-         "The copies are nodes of the graph, and the next graph waits for them.", "Nothing to change.",
+         "The copies are nodes of the graph, and the next graph waits for them.", "",
          "transformer_layer.py, capture and replay"},
 };
 

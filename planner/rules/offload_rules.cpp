@@ -1,8 +1,8 @@
 // The rules about offloading alone, one entry a rule.
 //
-// Not here, because the scenario language has no key for what they look at: O1 (cpu_offloading), O2 (the master switch;
-// no modules means off), O13 (paged stash), O14 (dispatcher backend), O15 (use_transformer_engine_op_fuser on), O16
-// (transformer_impl).
+// Not here, because the scenario language has no key for what they look at, but judged where Megatron's arguments are
+// read: O1 (cpu_offloading), O2 (the master switch; no modules means off), O13 (paged stash), O14 (dispatcher backend),
+// O15 (use_transformer_engine_op_fuser on), O16 (transformer_impl).
 
 #include "planner/rules/offload_rules.hpp"
 
@@ -113,14 +113,11 @@ Offence delay_before_its_time(const Case& c) {
 }
 
 Offence fused_norm_in_some_layers(const Case& c) {
-    const bool some =
-        c.choice.modules.contains(Module::mlp_norm) && has_site_anywhere(c.scenario.model, Module::mlp_norm);
-    std::int64_t fused = 0;
-    for (std::int64_t layer = 0; some && layer < c.scenario.model.num_layers; ++layer)
-        fused += c.scenario.model.feed_forward_of(layer) == types::FeedForward::dense ? 1 : 0;
-    if (fused == 0) return std::nullopt;
-    return fmt::format("offload_modules has mlp_norm, and {} of {} layers are dense", fused,
-                       c.scenario.model.num_layers);
+    const types::Model& model = c.scenario.model;
+    if (!c.offloads(Module::mlp_norm) || !has_site_anywhere(model, Module::mlp_norm)) return std::nullopt;
+    const auto dense = [&](std::int64_t layer) { return model.feed_forward_of(layer) == types::FeedForward::dense; };
+    if (!any_layer(model, dense)) return std::nullopt;
+    return fmt::format("offload_modules has mlp_norm, dense {}", layers_where(model, dense));
 }
 
 Offence module_without_site(const Case& c) {

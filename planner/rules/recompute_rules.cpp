@@ -1,8 +1,8 @@
 // The rules about recomputation, one entry a rule.
 //
-// Not here, because the scenario language has no key for what they look at: R5 (input jitter), of R6 the version of
-// Transformer Engine, R7 (experts without grouped GEMM). R13, that recomputing a module and moving its input go well
-// together, is a note.
+// R5 (input jitter) and R7 (experts without grouped GEMM) are judged where Megatron's arguments are read, since a
+// scenario cannot say either. Of R6 the version of Transformer Engine is taken to be new enough. R13, that recomputing
+// a module and moving its input go well together, is a note.
 
 #include "planner/rules/recompute_rules.hpp"
 
@@ -161,8 +161,8 @@ constexpr std::array kRules = {
          "Drop the modules from offload_modules, or do not recompute them.",
          "attention.py, checkpointed core attention"},
     Rule{"R13", kAllSets, Severity::note, input_of_a_recomputed_module,
-         "The recomputation keeps the module's input only, and the offload moves that input: the two go together.",
-         "Nothing to change.", "user guide, fine-grained activation offloading"},
+         "The recomputation keeps the module's input only, and the offload moves that input: the two go together.", "",
+         "user guide, fine-grained activation offloading"},
 };
 
 }  // namespace

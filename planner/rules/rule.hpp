@@ -85,7 +85,7 @@ struct Rule {
     Severity severity;
     Offence (*offence)(const Case&);
     std::string_view reason;         ///< one sentence
-    std::string_view nearest_legal;  ///< one sentence: the smallest change that keeps the rule
+    std::string_view nearest_legal;  ///< one sentence: the smallest change that keeps the rule; a note may have none
     std::string_view source;         ///< where Megatron-LM says or does so
 };
 

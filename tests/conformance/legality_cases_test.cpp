@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "planner/rules/legality.hpp"
+#include "planner/rules/nearest_legal.hpp"
 #include "scenarios/reader/megatron_arguments.hpp"
 #include "scenarios/reader/scenario_reader.hpp"
 #include "scenarios/types/error.hpp"
@@ -196,6 +197,21 @@ std::int64_t unsupported(const std::vector<LegalityCase>& cases) {
 TEST(LegalityCaseFiles, SayWhatTheyCannotSay) {
     EXPECT_EQ(unsupported(cases_of("legality_cases.yaml")), 1);
     EXPECT_EQ(unsupported(cases_of("field_verdicts.yaml")), 0);
+}
+
+// What plan would refuse is never without a way out.
+TEST(LegalityCaseFiles, HaveALegalNeighbourForEachOfTheirScenarios) {
+    for (const LegalityCase& one : all_cases()) {
+        if (!one.unsupported.empty() || !one.wrong_file.empty()) continue;
+        types::Scenario scenario = read(one).scenario;
+        for (const auto& [set, expected] : one.expected) {
+            scenario.rules = set;
+            const types::OffloadChoice choice = rules::own_choice(scenario);
+            const auto nearest = rules::nearest_legal(scenario, choice);
+            const bool refused = rules::worst(rules::check(scenario, choice)) >= rules::Verdict::hazard;
+            EXPECT_EQ(nearest.empty(), !refused) << one.what << " under " << types::name_of(set);
+        }
+    }
 }
 
 TEST(LegalityCaseFiles, BreakEveryRule) {

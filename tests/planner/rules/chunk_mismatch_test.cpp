@@ -62,6 +62,30 @@ TEST(ChunkMismatch, FollowsFromADeltaOnLaterRanks) {
         loses_count_of_chunks(job(8, 1, 4), {.modules = {Module::core_attn}, .delta_bytes_across_pp_ranks = 1}));
 }
 
+// Two layers of {core_attn, expert_fc1}; the first chunk keeps the last of each. At fraction 0.5 one of its two others
+// moves, core_attn of the first layer, and eager steps wait for its reload. With attention in a graph a replay sees the
+// experts only: the first layer's stays, and the second layer's is taken for the next chunk's.
+TEST(ChunkMismatch, StrikesReplaysWhereOnlyCapturedGroupsMove) {
+    Scenario scenario = job(2, 1, 2);
+    const types::OffloadChoice choice{.modules = {Module::core_attn, Module::expert_fc1}, .fraction = 0.5};
+    EXPECT_FALSE(loses_count_of_chunks(scenario, choice));
+    scenario.cuda_graph.cuda_graph_impl = types::CudaGraphImpl::transformer_engine;
+    scenario.cuda_graph.cuda_graph_modules = {types::CudaGraphModule::moe_router};
+    EXPECT_FALSE(loses_count_of_chunks(scenario, choice));
+    scenario.cuda_graph.cuda_graph_modules = {types::CudaGraphModule::attn};
+    EXPECT_TRUE(loses_count_of_chunks(scenario, choice));
+}
+
+// One layer of {core_attn, attn_proj}: both stay, and the second is taken for the next chunk's. A checkpoint around the
+// core attention opens no group for it, and one group alone has none after it.
+TEST(ChunkMismatch, CountsNoGroupThatACheckpointHides) {
+    Scenario scenario = job(1, 1, 2);
+    EXPECT_TRUE(loses_count_of_chunks(scenario, {.modules = kAttention}));
+    scenario.recompute.recompute_granularity = types::RecomputeGranularity::selective;
+    scenario.recompute.recompute_modules = {types::RecomputeModule::core_attn};
+    EXPECT_FALSE(loses_count_of_chunks(scenario, {.modules = kAttention}));
+}
+
 /// The hooks of a MoE layer that belong to `modules`.
 tests::LayerHooks hooks_of(ModuleSet modules) {
     tests::LayerHooks hooks = tests::nested_moe(types::Bytes{1 << 21});
