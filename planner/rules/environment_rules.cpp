@@ -1,8 +1,8 @@
 // The rules about the job's environment, one entry a rule. E2 is O17, among the rules about offloading alone.
 //
-// Not here, because the scenario language has no key for what they look at: E1 (transformer_impl), E4 (the random
-// number tracker, which Megatron switches on by itself), E5 (checks for NaN), of E6 the versions of PyTorch and
-// Transformer Engine, which are taken to be new enough, E7 (CPU affinity, which Megatron sets by itself).
+// E1 (transformer_impl, there O16) and E5 (checks for NaN) are judged where Megatron's arguments are read, since a
+// scenario cannot say either. Not anywhere: E4 and E7, the random number tracker and CPU affinity, which Megatron sets by
+// itself; the versions of E6, which are taken to be new enough.
 
 #include "planner/rules/environment_rules.hpp"
 
