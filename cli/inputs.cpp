@@ -3,6 +3,7 @@
 #include "cli/verb.hpp"
 #include "planner/layers/support.hpp"
 #include "planner/rules/legality.hpp"
+#include "planner/search/allocator_environment.hpp"
 #include "scenarios/reader/scalars.hpp"
 
 namespace stowage::cli {
@@ -59,6 +60,9 @@ void require_plannable(const reader::LoadedScenario& loaded) {
         text += loaded.where.describe(unsupported.path, "this version cannot plan " + unsupported.feature,
                                       unsupported.hint);
     }
+    const auto allocator = search::allocator_environment(loaded.scenario);
+    if (const auto* wrong = std::get_if<layers::Unsupported>(&allocator))
+        text += (text.empty() ? "" : "\n") + loaded.where.describe(wrong->path, wrong->feature, wrong->hint);
     if (!text.empty()) throw types::InputError(text);
 }
 

@@ -170,14 +170,6 @@ void check_attention_backend(const Scenario& scenario, Missing& missing) {
 void check_model(const Scenario& scenario, Missing& missing) {
     const bool unknown = scenario.precision == types::Precision::fp32 || scenario.precision == types::Precision::nvfp4;
     missing.when(unknown, "precision", setting("precision", scenario.precision), "use bf16, fp16 or an FP8 recipe");
-    for (const char* variable : {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}) {
-        const auto given = scenario.env.find(variable);
-        const bool changes =
-            given != scenario.env.end() && !given->second.empty() && given->second != "expandable_segments:False";
-        missing.when(changes, std::string("env.") + variable,
-                     changes ? "another caching allocator than the default (" + given->second + ")" : "",
-                     "leave the variable out; its default is what the allocator follows");
-    }
     check_attention_backend(scenario, missing);
 }
 

@@ -8,9 +8,11 @@
 #include "planner/layers/inventory.hpp"
 #include "planner/layers/megatron_stage.hpp"
 #include "planner/layers/support.hpp"
+#include "planner/search/allocator_environment.hpp"
 #include "planner/simulator/pinned_demand.hpp"
 #include "planner/simulator/workers.hpp"
 #include "scenarios/types/check.hpp"
+#include "scenarios/types/error.hpp"
 
 namespace stowage::search {
 namespace {
@@ -107,8 +109,8 @@ std::vector<const program::StepProgram*> programs_of(const LoweredRanks& lowered
 }
 
 std::pair<Outcome, simulator::Prediction> predict(const Job& job, const OffloadChoice& choice,
-                                                  const LoweredRanks& lowered,
-                                                  const simulator::SimulationOptions& options) {
+                                                  const LoweredRanks& lowered, simulator::SimulationOptions options) {
+    options.allocator = job.allocator;
     simulator::Prediction prediction = simulator::simulate(programs_of(lowered), job.scenario.hardware.node, options);
     Outcome outcome = finish(job, choice, lowered, prediction);
     outcome.stopped = prediction.out_of_memory.has_value();
@@ -135,6 +137,10 @@ Bytes on_fullest_node(const Job& job, const Outcome& outcome, Bytes RankOutcome:
 Job prepare(types::Scenario scenario) {
     layers::require_supported(scenario);
     Job job;
+    const auto allocator = allocator_environment(scenario);
+    if (const auto* wrong = std::get_if<layers::Unsupported>(&allocator))
+        throw types::UnsupportedError(wrong->path + ": " + wrong->feature + "\nhint: " + wrong->hint);
+    job.allocator = std::get<memory::AllocatorConfig>(allocator);
     job.scenario = std::move(scenario);
     for (std::int64_t rank = 0; rank < job.scenario.parallel.pipeline_model_parallel_size; ++rank)
         job.stages.push_back(layers::build_megatron_stage(job.scenario, rank));

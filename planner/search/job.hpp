@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/layers/layer_script.hpp"
+#include "planner/memory/allocator_config.hpp"
 #include "planner/program/durations.hpp"
 #include "planner/program/lowering.hpp"
 #include "planner/simulator/simulator.hpp"
@@ -23,6 +24,7 @@ using types::OffloadChoice;
 /// A scenario made ready: the layers of every pipeline rank, built once and lowered again for each choice.
 struct Job {
     types::Scenario scenario;
+    memory::AllocatorConfig allocator;
     std::vector<layers::StageLayers> stages;  ///< by pipeline rank
 };
 

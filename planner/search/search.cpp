@@ -84,7 +84,7 @@ private:
 
     void consider(const Outcome& outcome) {
         if (!outcome.runs()) return;
-        if (!smallest_ || outcome.fullest_rank().peak_reserved() < smallest_->fullest_rank().peak_reserved())
+        if (!smallest_ || outcome.fullest_rank().peak_device() < smallest_->fullest_rank().peak_device())
             smallest_ = outcome;
         if (!best_ && outcome.largest_allocated() <= plan_.device_limit) near_limit_.push_back(outcome);
         if (fits(job_, outcome) && (!best_ || rank_of(outcome) < rank_of(*best_))) best_ = outcome;
@@ -109,7 +109,7 @@ private:
         for (std::size_t i = 0; i < too_large_.size();) {
             batch.clear();
             for (; i < too_large_.size() && batch.size() < kBatch; ++i) {
-                if (smallest_ && too_large_[i].first >= smallest_->fullest_rank().peak_reserved()) break;
+                if (smallest_ && too_large_[i].first >= smallest_->fullest_rank().peak_device()) break;
                 batch.push_back(too_large_[i].second);
             }
             if (batch.empty()) return;
@@ -207,21 +207,21 @@ private:
 
 bool fits(const Job& job, const Outcome& outcome) {
     if (!outcome.runs()) return false;
-    return outcome.fullest_rank().peak_reserved() <= job.scenario.device_memory_limit() &&
+    return outcome.fullest_rank().peak_device() <= job.scenario.device_memory_limit() &&
            pinned_on_fullest_node(job, outcome) <= job.scenario.host_memory_limit();
 }
 
 std::string limit_broken(const Job& job, const Outcome& outcome) {
     const RankOutcome& fullest = outcome.fullest_rank();
     const Bytes limit = job.scenario.device_memory_limit();
-    if (fullest.peak_reserved() > limit) {
+    if (fullest.peak_device() > limit) {
         const bool hopeless = fullest.static_bytes > limit;
         return fmt::format(
-            "device memory of pipeline rank {}: {:.2f} GiB reserved at the peak, {:.2f} GiB over the limit of {:.2f} "
-            "GiB "
+            "device memory of pipeline rank {}: {:.2f} GiB {} at the peak, {:.2f} GiB over the limit of {:.2f} GiB "
             "({:.2f} GiB of it static{})",
-            fullest.pipeline_rank, types::in_gib(fullest.peak_reserved()),
-            types::in_gib(fullest.peak_reserved() - limit), types::in_gib(limit), types::in_gib(fullest.static_bytes),
+            fullest.pipeline_rank, types::in_gib(fullest.peak_device()),
+            fullest.executable_graphs > Bytes{0} ? "reserved and taken by graphs" : "reserved",
+            types::in_gib(fullest.peak_device() - limit), types::in_gib(limit), types::in_gib(fullest.static_bytes),
             hopeless
                 ? ", more than the limit by itself: no offloading of activations helps, spread the model over more GPUs"
                 : "");

@@ -12,6 +12,8 @@
 //
 // Tested by: tests/planner/simulator/graph_replay_test.cpp.
 
+#include <algorithm>
+
 #include "planner/simulator/rank_simulator.hpp"
 #include "planner/simulator/work_tag.hpp"
 #include "scenarios/types/check.hpp"
@@ -20,6 +22,8 @@ namespace stowage::simulator {
 namespace {
 
 using program::Operation;
+
+constexpr memory::PoolId kGraphPool{1};
 
 /// The stream that a captured operation's work runs on when its graph is launched on `launched_on`.
 Stream replayed(Stream captured, Stream launched_on) {
@@ -31,15 +35,26 @@ Stream replayed(Stream captured, Stream launched_on) {
 
 }  // namespace
 
-void RankSimulator::begin_graph() {
+/// All graphs share one pool. Each capture begins with an idle device and an empty cache.
+bool RankSimulator::begin_graph() {
     STOWAGE_CHECK(!capturing_, "a graph is captured inside another");
+    if (!wait_for_device()) return false;
+    const memory::AllocatorStats before = allocator_.stats();
+    const bool entered = graphs_.enter(allocator_, kGraphPool, static_cast<memory::Stream>(Stream::capture));
+    charge_device_calls(before);
+    if (!entered) {
+        out_of_memory_ = true;
+        return false;
+    }
+    for (const Stream stream : {Stream::d2h, Stream::h2d})
+        allocator_.join_capture(kGraphPool, static_cast<memory::Stream>(stream));
     capturing_ = true;
-    allocator_.begin_capture(memory::PoolId{1}, static_cast<memory::Stream>(Stream::capture));
+    return true;
 }
 
 void RankSimulator::end_graph() {
     STOWAGE_CHECK(capturing_, "a graph ends that was not begun");
-    allocator_.end_capture(memory::PoolId{1});
+    graphs_.leave(allocator_, kGraphPool);
     capturing_ = false;
     const program::Graph& graph = program_.graphs[instance().graph];
     const types::GraphCosts& costs = node_.graph;
@@ -74,7 +89,7 @@ void RankSimulator::replay(const program::Instance& instance, const Operation& n
                            std::uint64_t tag) {
     const Stream stream = replayed(node.stream, launched_on);
     switch (node.kind) {
-        case OperationKind::compute:
+        case OperationKind::compute: submit_kernel_node(node, stream, tag); break;
         case OperationKind::copy:
         case OperationKind::collective:
         case OperationKind::peer_transfer: submit(node, stream, tag); break;
@@ -92,6 +107,15 @@ void RankSimulator::replay(const program::Instance& instance, const Operation& n
             break;
         default: break;  // memory and host work happened once, in the capture
     }
+}
+
+/// Between the nodes of a graph the device spends less on a kernel's start than between launches.
+void RankSimulator::submit_kernel_node(const Operation& node, Stream stream, std::uint64_t tag) {
+    const types::Nanoseconds overhead = node_.graph.node_overhead;
+    const types::Nanoseconds saved =
+        overhead.count() > 0 ? node_.device.kernel_overhead - overhead : types::Nanoseconds{0};
+    const Tick length = std::max<Tick>(0, (node.duration - saved).count());
+    device_.compute(stream, node.kernel_class, length, host_, tag);
 }
 
 bool RankSimulator::give_cache_back() {

@@ -30,7 +30,7 @@ MemoryWalk::MemoryWalk(const program::StepProgram& program, const types::Node& n
       stop_above_(options.stop_above_allocated),
       device_memory_(options.device_memory ? memory::VirtualDeviceMemory(*options.device_memory)
                                            : memory::VirtualDeviceMemory()),
-      allocator_(memory::AllocatorConfig{}, device_memory_, events_),
+      allocator_(options.allocator, device_memory_, events_),
       bodies_(program.bodies.size()),
       slots_(program.slot_count(), 0) {
     for (std::size_t body = 0; body < bodies_.size(); ++body) {

@@ -48,7 +48,7 @@ RankSimulator::RankSimulator(const program::StepProgram& program, const types::N
       device_memory_(options.device_memory ? memory::VirtualDeviceMemory(*options.device_memory)
                                            : memory::VirtualDeviceMemory()),
       events_(*this),
-      allocator_(memory::AllocatorConfig{}, device_memory_, events_),
+      allocator_(options.allocator, device_memory_, events_),
       slots_(program.slot_count(), 0),
       program_events_(program.event_count(), 0) {}
 
@@ -150,6 +150,9 @@ StageResult RankSimulator::result() const {
     result.operations = executed_;
     result.executable_graphs = executable_graphs_;
     result.graph_launches = graph_launches_;
+    if (!program_.graphs.empty())
+        result.private_pools =
+            allocator_.fragmentation(Bytes{1}, static_cast<memory::Stream>(Stream::main)).reserved_by_private_pools;
     result.cache_flushes = allocator_.stats().retries - retries_before_;
     result.device_allocation_calls = allocator_.stats().device_allocations - device_calls_before_;
     return result;
@@ -220,7 +223,7 @@ bool RankSimulator::execute(const Operation& operation) {
         }
         case OperationKind::stream_sync:
         case OperationKind::device_sync: return synchronise(operation);
-        case OperationKind::graph_begin: begin_graph(); return true;
+        case OperationKind::graph_begin: return begin_graph();
         case OperationKind::graph_end: end_graph(); return true;
         case OperationKind::graph_launch: return launch_graph(operation);
         case OperationKind::empty_cache: return give_cache_back();
@@ -276,8 +279,8 @@ void RankSimulator::submit(const Operation& operation, Stream stream, std::uint6
 /// Whether the allocator would find neither a cached block nor room for a segment.
 bool RankSimulator::device_is_full(const Operation& operation) {
     if (!options_.device_memory) return false;
-    const Bytes segment = memory::segment_size(memory::block_size(memory::AllocatorConfig{}, operation.bytes));
-    return !device_memory_.has_room(segment) && !allocator_.has_block(operation.bytes, memory_stream(operation.stream));
+    const Bytes growth = allocator_.growth(operation.bytes, memory_stream(operation.stream));
+    return !device_memory_.has_room(growth) && !allocator_.has_block(operation.bytes, memory_stream(operation.stream));
 }
 
 bool RankSimulator::allocate(const Operation& operation) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "planner/memory/caching_allocator.hpp"
+#include "planner/memory/graph_registry.hpp"
 #include "planner/memory/pinned_pool.hpp"
 #include "planner/program/step_program.hpp"
 #include "planner/program/timeline.hpp"
@@ -25,7 +26,8 @@ using types::Bytes;
 /// What a simulation does beside the plain prediction.
 struct SimulationOptions {
     bool interference = true;  ///< copies and kernels slow each other
-    bool trace = false;        ///< keep the timeline of the last stage
+    memory::AllocatorConfig allocator;
+    bool trace = false;  ///< keep the timeline of the last stage
     /// What the device has; unlimited if absent. At the limit the allocator gives its cache back and tries again.
     std::optional<Bytes> device_memory;
     /// Stop as soon as a rank has more than this allocated: a search that has an answer need not know by how much.
@@ -94,11 +96,12 @@ private:
     bool launch(const program::Operation& operation);
     bool await_launch_queue(program::Stream stream);
     void submit(const program::Operation& operation, program::Stream stream, std::uint64_t tag);
-    void begin_graph();
+    bool begin_graph();
     void end_graph();
     bool launch_graph(const program::Operation& operation);
     void replay(const program::Instance& instance, const program::Operation& node, program::Stream launched_on,
                 std::uint64_t tag);
+    void submit_kernel_node(const program::Operation& node, program::Stream stream, std::uint64_t tag);
     [[nodiscard]] Tick launch_cost(const program::Graph& graph) const;
     void stream_wait(const program::Operation& operation);
     void record_event(const program::Operation& operation);
@@ -128,6 +131,7 @@ private:
     memory::VirtualDeviceMemory device_memory_;
     Events events_;
     memory::CachingAllocator allocator_;
+    memory::GraphRegistry graphs_;
     memory::PinnedPool pinned_;
     std::vector<std::uint32_t> slots_;           ///< block or pinned handle of each slot, plus one; 0 is none
     std::vector<std::uint64_t> program_events_;  ///< the last recording of each event, plus one; 0 is none

@@ -21,7 +21,8 @@ void for_each_bit(std::uint32_t mask, Act&& act) {
 }
 
 constexpr auto kGemm = static_cast<std::uint8_t>(types::KernelClass::gemm);
-constexpr std::uint32_t kCopyStreams = bit(number(Stream::d2h)) | bit(number(Stream::h2d));
+constexpr std::uint32_t kCopyStreams = bit(number(Stream::d2h)) | bit(number(Stream::h2d)) |
+                                       bit(number(Stream::graph_d2h)) | bit(number(Stream::graph_h2d));
 
 constexpr Tick kLongestRun = Tick{1} << 60;  // 36 years: no sum of ticks overflows
 
@@ -352,9 +353,21 @@ bool VirtualDevice::main_waits_for_copy() const {
     if ((active_ & bit(number(Stream::main))) != 0) return running_[kMain].item.kind == Kind::copy;
     const Queue& queue = queues_[kMain];
     if (queue.empty()) return host_waits_ && (active_ & ~kCopyStreams) == 0 && (active_ & kCopyStreams) != 0;
+    const std::optional<Stream> source = awaited_by(Stream::main);
+    if (!source) return false;
+    // A graph that has not begun may itself wait for the copies of the one before it.
+    const bool graph = *source == Stream::graph && (active_ & bit(number(Stream::graph))) == 0;
+    const std::optional<Stream> behind = graph ? awaited_by(Stream::graph) : source;
+    return behind && (bit(number(*behind)) & kCopyStreams) != 0;
+}
+
+/// The stream whose event the head of a stream waits for.
+std::optional<Stream> VirtualDevice::awaited_by(Stream stream) const {
+    const Queue& queue = queues_[program::index(stream)];
+    if (queue.empty()) return std::nullopt;
     const Item& head = queue.items[queue.head];
-    if (head.kind != Kind::wait || head.issued > now_) return false;
-    return (bit(number(events_[head.tag_or_event - events_base_].source)) & kCopyStreams) != 0;
+    if (head.kind != Kind::wait || head.issued > now_) return std::nullopt;
+    return events_[head.tag_or_event - events_base_].source;
 }
 
 void VirtualDevice::account(Tick until) {

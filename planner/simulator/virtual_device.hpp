@@ -27,6 +27,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "planner/program/operation.hpp"
@@ -166,6 +167,7 @@ private:
     [[nodiscard]] Tick next_moment() const;
     void account(Tick until);
     [[nodiscard]] bool main_waits_for_copy() const;
+    [[nodiscard]] std::optional<Stream> awaited_by(Stream stream) const;
 
     std::array<Queue, program::kStreamCount> queues_;
     std::array<Running, program::kStreamCount> running_;

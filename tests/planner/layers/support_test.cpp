@@ -37,12 +37,15 @@ TEST(Support, NamesAllMissingFeaturesAtOnce) {
     scenario.recompute.recompute_granularity = types::RecomputeGranularity::selective;
     scenario.recompute.recompute_modules = {types::RecomputeModule::mlp, types::RecomputeModule::mhc};
     scenario.cuda_graph.cuda_graph_impl = types::CudaGraphImpl::transformer_engine;
+    scenario.cuda_graph.cuda_graph_modules = {types::CudaGraphModule::attn};
+    scenario.model.mtp_num_layers = 1;
+    scenario.model.untie_embeddings_and_output_weights = true;
     EXPECT_EQ(refusal(scenario),
               "not supported by the layers of implementation megatron:\n"
               "  - cp_comm_type: a2a+p2p\n"
               "  - precision: nvfp4\n"
               "  - recomputation of mhc\n"
-              "  - cuda_graph_impl: transformer_engine");
+              "  - the graph of a multi-token-prediction layer");
 }
 
 TEST(Support, NamesEachFeatureThatIsMissing) {
@@ -100,13 +103,24 @@ TEST(Support, NamesEachFeatureThatIsMissing) {
              s.batch.micro_batch_size = 1;
              s.batch.global_batch_size = 250'001;
          }},
-        {"fine_grained_offloading_max_inflight_offloads: 2",
+        {"experts without a fixed capacity inside a graph (the host waits for the counts of tokens)",
          [](Scenario& s) {
-             s.offload.offload_modules->insert(types::Module::core_attn);
-             s.offload.fine_grained_offloading_max_inflight_offloads = 2;
+             s = small_moe();
+             s.cuda_graph.cuda_graph_impl = types::CudaGraphImpl::full_iteration;
          }},
-        {"another caching allocator than the default (expandable_segments:True)",
-         [](Scenario& s) { s.env.emplace("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"); }},
+        {"moe_preprocess with a capacity factor and without padding (the host waits for the counts of tokens)",
+         [](Scenario& s) {
+             s = small_moe();
+             s.model.moe_expert_capacity_factor = 1.0;
+             s.cuda_graph.cuda_graph_impl = types::CudaGraphImpl::transformer_engine;
+             s.cuda_graph.cuda_graph_modules = {types::CudaGraphModule::attn, types::CudaGraphModule::moe_router,
+                                                types::CudaGraphModule::moe_preprocess};
+         }},
+        {"full recomputation beside graphs of layers",
+         [](Scenario& s) {
+             s.recompute = {types::RecomputeGranularity::full, types::RecomputeMethod::uniform, 1, {}};
+             s.cuda_graph.cuda_graph_impl = types::CudaGraphImpl::local;
+         }},
         {"biases beside a shared expert",
          [](Scenario& s) {
              s.model.moe_shared_expert_intermediate_size = 64;
