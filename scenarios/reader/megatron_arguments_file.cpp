@@ -141,6 +141,11 @@ std::string Arguments::plain(std::string_view name) const {
     return argument == nullptr || argument->value.kind != Value::Kind::scalar ? std::string{} : argument->value.text;
 }
 
+void Arguments::cannot_say(std::string_view name, const std::string& what, std::string hint) {
+    if (judging_) return note(name, what + ": judged without it");
+    error(name, what + " cannot be planned", std::move(hint));
+}
+
 void Arguments::reject(std::string_view name, std::string rule, std::string message, std::string hint) {
     if (!judging_) return error(name, std::move(message), std::move(hint));
     if (hint.empty()) hint = "Leave it out.";

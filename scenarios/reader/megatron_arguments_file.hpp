@@ -35,6 +35,8 @@ public:
     [[nodiscard]] std::string plain(std::string_view name) const;
     /// An error, or when judging a finding that Megatron rejects it.
     void reject(std::string_view name, std::string rule, std::string message, std::string hint);
+    /// An error: no scenario can say it. When judging a note, and it is judged as if it were not there.
+    void cannot_say(std::string_view name, const std::string& what, std::string hint = {});
     /// Notes that a rule is kept, whatever the scenario shows.
     void keeps(std::string rule) { imported_.kept_rules.push_back(std::move(rule)); }
     /// Notes that argument `name` decides `key` too.

@@ -38,8 +38,8 @@ void import_linear_attention(Arguments& arguments, ModelDraft& draft) {
     const auto variant = arguments.text("experimental_attention_variant", "model.experimental_attention_variant");
     if (!variant) return arguments.pass_over("linear_", "no effect without experimental-attention-variant");
     if (*variant != "gated_delta_net" && *variant != "gdn")
-        return arguments.error("experimental_attention_variant", "attention of type " + *variant + " cannot be planned",
-                               "gated_delta_net and full attention can be described");
+        return arguments.cannot_say("experimental_attention_variant", "attention of type " + *variant,
+                                    "gated_delta_net and full attention can be described");
     draft.linear_attention = true;
     arguments.frequency("linear_attention_freq", "model.linear_attention_freq", draft.linear_attention_freq);
     import_delta_net(arguments, draft.model);

@@ -84,8 +84,8 @@ void import_positions(Arguments& arguments, types::Model& model) {
     else if (type == "yarn")  // rotary, with other angles
         model.position_embedding_type = types::PositionEmbedding::rope;
     else
-        arguments.error("position_embedding_type", "position embeddings of type " + type + " cannot be planned",
-                        "rope, yarn, learned_absolute and none can");
+        arguments.cannot_say("position_embedding_type", "position embeddings of type " + type,
+                             "rope, yarn, learned_absolute and none can");
     if (arguments.flag("use_rotary_position_embeddings", kKey))
         model.position_embedding_type = types::PositionEmbedding::rope;
     if (arguments.flag("no_position_embedding") && model.position_embedding_type != types::PositionEmbedding::rope)

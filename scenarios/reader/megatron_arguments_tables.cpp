@@ -467,8 +467,7 @@ void note_unknown(Arguments& arguments, std::string_view name) {
 void settle(Arguments& arguments, std::string_view name) {
     if (const Refused* const refused = entry(kRefused, name)) {
         if (harmless(arguments, *refused)) return;
-        if (arguments.judging()) return arguments.note(name, std::string(refused->what) + ": judged without it");
-        return arguments.error(name, std::string(refused->what) + " cannot be planned", std::string(refused->hint));
+        return arguments.cannot_say(name, std::string(refused->what), std::string(refused->hint));
     }
     if (const Noted* const noted = entry(kNoted, name)) {
         if (arguments.set(name)) arguments.note(name, noted->what);

@@ -24,8 +24,8 @@ void import_fp8(Arguments& arguments, types::Scenario& scenario) {
             scenario.precision = precision;
             return;
         }
-    arguments.error("fp8_recipe", "the FP8 recipe " + recipe + " cannot be planned",
-                    "delayed, tensorwise, blockwise and mxfp8 can be described");
+    arguments.cannot_say("fp8_recipe", "the FP8 recipe " + recipe,
+                         "delayed, tensorwise, blockwise and mxfp8 can be described");
 }
 
 void import_type(Arguments& arguments, std::string_view name, DataType& type) {
@@ -66,8 +66,8 @@ void import_precision(Arguments& arguments, types::Scenario& scenario) {
     scenario.precision = bf16 ? Precision::bf16 : fp16 ? Precision::fp16 : Precision::fp32;
     if (fp8 && fp4) arguments.error("fp4_format", "beside fp8-format", "give one of them");
     if ((fp8 || fp4) && !bf16)
-        arguments.error(fp8 ? "fp8_format" : "fp4_format", "over parameters other than bf16 cannot be planned",
-                        "set bf16");
+        arguments.cannot_say(fp8 ? "fp8_format" : "fp4_format", "a low precision over parameters other than bf16",
+                             "set bf16");
     if (fp8) {
         import_fp8(arguments, scenario);
     } else if (fp4) {
@@ -88,7 +88,7 @@ void import_optimizer(Arguments& arguments, types::Optimizer& optimizer) {
     else if (kind == "sgd")
         optimizer.optimizer = types::OptimizerKind::sgd;
     else
-        arguments.error("optimizer", "the optimizer " + kind + " cannot be planned", "adam and sgd can be described");
+        arguments.cannot_say("optimizer", "the optimizer " + kind, "adam and sgd can be described");
     optimizer.use_distributed_optimizer =
         arguments.flag("use_distributed_optimizer", "optimizer.use_distributed_optimizer");
     import_overlap(arguments, optimizer);
