@@ -2,7 +2,7 @@
 
 // The memory of one rank, stage by stage, of a program whose allocations come out the same whatever the time: no block
 // is used on a stream other than its own, so that none is held back after its free, and the device has room. All of a
-// stage is then walked at once, before anything runs.
+// stage is then walked at once, before anything runs, and not again where it begins as it did the last time.
 
 #include <cstdint>
 #include <optional>
@@ -60,7 +60,9 @@ private:
         bool asked_ = false;
     };
 
+    bool walk_again(const std::vector<program::Instance>& sequence);
     bool allocate(const Operation& operation, std::uint32_t& slot, std::uint32_t instance);
+    [[nodiscard]] std::vector<memory::Address> places() const;
     void check_only_persistent_left() const;
 
     const program::StepProgram& program_;
@@ -73,6 +75,8 @@ private:
     std::vector<std::uint32_t> slots_;  ///< block of each slot, plus one; 0 is none
     std::vector<DeviceCall> device_calls_;
     std::int64_t calls_before_ = 0;
+    const std::vector<program::Instance>* last_ = nullptr;  ///< the sequence of the last walk
+    std::vector<memory::Address> began_with_;               ///< places() when it began
 };
 
 }  // namespace stowage::simulator

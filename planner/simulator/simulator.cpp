@@ -1,6 +1,7 @@
 #include "planner/simulator/simulator.hpp"
 
 #include <algorithm>
+#include <concepts>
 #include <memory>
 
 #include "planner/simulator/unshared_rank.hpp"
@@ -19,19 +20,25 @@ bool takes_memory(const RankPrediction& rank) {
 
 template <class Rank>
 class Pipeline {
+    static constexpr bool kMemoryFirst = std::same_as<Rank, UnsharedRank>;
+
 public:
     Pipeline(const std::vector<const program::StepProgram*>& programs, const types::Node& node,
              const SimulationOptions& options)
         : forward_(programs.size()),
           backward_(programs.size()),
-          workers_(std::max(1, std::min(options.threads, static_cast<int>(programs.size() / 2)))) {
+          workers_(std::max(1, std::min(options.threads, static_cast<int>(programs.size())))) {
         for (std::size_t rank = 0; rank < programs.size(); ++rank)
             ranks_.push_back(std::make_unique<Rank>(*programs[rank], node, options, channels_of(rank)));
     }
 
-    /// Result: how long the slowest rank took, or nothing if a rank ran out of memory.
-    std::optional<types::Nanoseconds> run(RunStage stage) {
+    void begin(RunStage stage) {
         for (auto& rank : ranks_) rank->begin(stage, clock_);
+        if constexpr (kMemoryFirst) workers_.run(ranks_.size(), [&](std::size_t i) { ranks_[i]->walk(); });
+    }
+
+    /// Runs what was begun. Result: how long the slowest rank took, or nothing if a rank ran out of memory.
+    std::optional<types::Nanoseconds> run() {
         run_until_done();
         if (out_of_memory_) return std::nullopt;
         for (const auto* channels : {&forward_, &backward_})
@@ -42,6 +49,14 @@ public:
         const types::Nanoseconds duration{end - clock_};
         clock_ = end;
         return duration;
+    }
+
+    /// Whether it is known of a stage that was begun that a rank will ask the device for memory, and all will get it.
+    [[nodiscard]] bool will_take_memory() const {
+        if constexpr (kMemoryFirst)
+            return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank->takes_memory(); }) &&
+                   std::none_of(ranks_.begin(), ranks_.end(), [](const auto& rank) { return rank->full(); });
+        return false;
     }
 
     [[nodiscard]] std::optional<std::size_t> out_of_memory() const { return out_of_memory_; }
@@ -111,11 +126,15 @@ Prediction run_stages(const std::vector<const program::StepProgram*>& programs, 
     Pipeline<Rank> pipeline(programs, node, options);
     Prediction prediction;
     prediction.ranks.resize(pipeline.size());
-    auto stage = [&](RunStage which, StageResult RankPrediction::*result) {
-        const auto duration = pipeline.run(which);
+    const auto finish = [&](StageResult RankPrediction::*result) {
+        const auto duration = pipeline.run();
         prediction.out_of_memory = pipeline.out_of_memory();
         for (std::size_t i = 0; i < pipeline.size(); ++i) prediction.ranks[i].*result = pipeline.rank(i).result();
         return duration.value_or(types::Nanoseconds{0});
+    };
+    const auto stage = [&](RunStage which, StageResult RankPrediction::*result) {
+        pipeline.begin(which);
+        return finish(result);
     };
     stage(RunStage::setup, &RankPrediction::setup);
     if (!prediction.out_of_memory) prediction.record_time = stage(RunStage::record, &RankPrediction::record);
@@ -128,7 +147,10 @@ Prediction run_stages(const std::vector<const program::StepProgram*>& programs, 
     if (has(RunStage::capture) && !prediction.out_of_memory)
         prediction.capture_time = stage(RunStage::capture, &RankPrediction::capture);
     for (int i = 0; i < kSteadySteps && !prediction.out_of_memory; ++i) {
-        prediction.step_time = stage(RunStage::steady, &RankPrediction::steady);
+        pipeline.begin(RunStage::steady);
+        // Another one follows and is reported: nobody asks how long this one takes.
+        if (i + 1 < kSteadySteps && pipeline.will_take_memory()) continue;
+        prediction.step_time = finish(&RankPrediction::steady);
         if (std::none_of(prediction.ranks.begin(), prediction.ranks.end(), takes_memory)) break;
     }
     for (std::size_t i = 0; i < pipeline.size(); ++i) {

@@ -95,7 +95,6 @@ UnsharedRank::Operation UnsharedRank::prepared(const program::Operation& operati
 void UnsharedRank::begin(RunStage stage, Tick time) {
     STOWAGE_CHECK(time >= host_, "a stage begins after the one before");
     sequence_ = &program_.instances(stage);
-    walked_ = false;
     next_device_call_ = 0;
     instance_ = 0;
     operation_ = 0;
@@ -108,8 +107,7 @@ void UnsharedRank::begin(RunStage stage, Tick time) {
 }
 
 RankState UnsharedRank::run() {
-    if (!walked_ && !memory_.walk(*sequence_)) return RankState::out_of_memory;
-    walked_ = true;
+    if (full_) return RankState::out_of_memory;
     streams_.resolve();
     for (; instance_ < sequence_->size(); ++instance_)
         if (!run_instance((*sequence_)[instance_])) return RankState::needs_neighbour;
@@ -118,13 +116,15 @@ RankState UnsharedRank::run() {
 
 bool UnsharedRank::run_instance(const program::Instance& instance) {
     const std::vector<Operation>& operations = bodies_[program::index(instance.body)];
+    const std::vector<MemoryWalk::DeviceCall>& calls = memory_.device_calls();
+    const bool pays = next_device_call_ < calls.size() && calls[next_device_call_].instance == instance_;
     for (; operation_ < operations.size(); ++operation_) {
         const Operation& operation = operations[operation_];
-        pay_device_calls(operation.number);
+        if (pays) pay_device_calls(operation.number);
         if (!execute(instance, operation)) return false;
     }
     const std::size_t all = program_.bodies[program::index(instance.body)].operations.size();
-    pay_device_calls(static_cast<std::uint32_t>(all));
+    if (pays) pay_device_calls(static_cast<std::uint32_t>(all));
     executed_ += static_cast<std::int64_t>(all);
     operation_ = 0;
     return true;

@@ -28,6 +28,11 @@ public:
     UnsharedRank(const program::StepProgram& program, const types::Node& node, const SimulationOptions& options,
                  const Channels& channels);
     void begin(RunStage stage, Tick time);
+    /// The stage's memory, which does not wait for its time; before `run`.
+    void walk() { full_ = !memory_.walk(*sequence_); }
+    /// Whether the stage asks the device for memory, and whether it gets less than it asks for.
+    [[nodiscard]] bool takes_memory() const { return !memory_.device_calls().empty(); }
+    [[nodiscard]] bool full() const { return full_; }
     RankState run();
     [[nodiscard]] std::uint64_t progress() const { return static_cast<std::uint64_t>(executed_) + streams_.progress(); }
     [[nodiscard]] Tick finished_at() const { return host_; }
@@ -68,7 +73,7 @@ private:
     std::vector<std::uint64_t> program_events_;  ///< the last recording of each event, plus one; 0 is none
 
     const std::vector<program::Instance>* sequence_ = nullptr;
-    bool walked_ = false;  ///< the stage's memory
+    bool full_ = false;  ///< the device ran full in this stage
     std::size_t next_device_call_ = 0;
     std::size_t instance_ = 0;
     std::size_t operation_ = 0;
