@@ -8,10 +8,9 @@
 namespace stowage::benchmarks {
 namespace {
 
-void lowering(benchmark::State& state) {
-    const std::string& name = shipped()[static_cast<std::size_t>(state.range(0))];
+void lowering(benchmark::State& state, const std::string& name, bool all) {
     const search::Job job = shipped_job(name);
-    const types::OffloadChoice choice = state.range(1) != 0 ? everything(job) : search::OffloadChoice{};
+    const types::OffloadChoice choice = all ? everything(job) : search::OffloadChoice{};
     std::int64_t operations = 0, instances = 0;
     for (auto _ : state) {
         operations = instances = 0;
@@ -25,11 +24,8 @@ void lowering(benchmark::State& state) {
     state.SetItemsProcessed(state.iterations() * operations);
     state.counters["instances_per_second"] =
         benchmark::Counter(static_cast<double>(state.iterations() * instances), benchmark::Counter::kIsRate);
-    state.SetLabel(name + (state.range(1) != 0 ? ", everything" : ", nothing"));
 }
-BENCHMARK(lowering)
-    ->ArgsProduct({benchmark::CreateDenseRange(0, std::ssize(shipped()) - 1, 1), {0, 1}})
-    ->Unit(benchmark::kMillisecond);
+const bool registered = (register_for_shipped("lowering", lowering), true);
 
 }  // namespace
 }  // namespace stowage::benchmarks

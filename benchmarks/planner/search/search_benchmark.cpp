@@ -9,25 +9,30 @@
 namespace stowage::benchmarks {
 namespace {
 
-void evaluation(benchmark::State& state) {
-    const std::string& name = shipped()[static_cast<std::size_t>(state.range(0))];
+void evaluation(benchmark::State& state, const std::string& name, bool all) {
     const search::Job job = shipped_job(name);
-    const types::OffloadChoice choice = everything(job);
+    const types::OffloadChoice choice = all ? everything(job) : search::OffloadChoice{};
     for (auto _ : state) benchmark::DoNotOptimize(search::evaluate(job, choice));
-    state.SetLabel(name + ", everything");
 }
-BENCHMARK(evaluation)->DenseRange(0, std::ssize(shipped()) - 1)->Unit(benchmark::kMillisecond);
 
-void plan(benchmark::State& state) {
-    const std::string& name = shipped()[static_cast<std::size_t>(state.range(0))];
+void plan(benchmark::State& state, const std::string& name) {
     const search::Job job = shipped_job(name);
     search::Plan made;
     for (auto _ : state) made = search::make_plan(job);
     state.counters["candidates"] = static_cast<double>(made.certificate.candidates);
     state.counters["simulated"] = static_cast<double>(made.certificate.simulated);
-    state.SetLabel(name + ", " + std::string(types::name_of(made.verdict)));
+    state.SetLabel(std::string(types::name_of(made.verdict)));
 }
-BENCHMARK(plan)->DenseRange(0, std::ssize(shipped()) - 1)->Unit(benchmark::kMillisecond)->UseRealTime()->Iterations(1);
+
+const bool registered = [] {
+    register_for_shipped("evaluation", evaluation);
+    for (const std::string& name : shipped())
+        benchmark::RegisterBenchmark(("plan/" + name).c_str(), [name](benchmark::State& state) { plan(state, name); })
+            ->Unit(benchmark::kMillisecond)
+            ->UseRealTime()
+            ->Iterations(1);
+    return true;
+}();
 
 }  // namespace
 }  // namespace stowage::benchmarks
