@@ -26,6 +26,11 @@ reader::ScalarValue parse(const std::string& name, const std::string& text, cons
     throw CommandLineError(name + ": " + read.message + (read.hint.empty() ? "" : "\nhint: " + read.hint));
 }
 
+[[noreturn]] void refuse(const rules::Finding& finding, const std::string& what) {
+    throw types::Error(types::ExitCode::no, what + ": " + finding.message + " (" + std::string(finding.rule) +
+                                                ")\nhint: " + finding.nearest_legal);
+}
+
 }  // namespace
 
 types::Bytes parse_size(const std::string& name, const std::string& text) {
@@ -47,10 +52,13 @@ void Overrides::apply(types::Scenario& scenario) const {
 
 void refuse_illegal(const types::Scenario& scenario, const types::OffloadChoice& choice, const std::string& what) {
     for (const rules::Finding& finding : rules::check(scenario, choice))
-        if (finding.severity == rules::Severity::illegal)
-            throw types::Error(types::ExitCode::no, "Megatron refuses " + what + ": " + finding.message + " (" +
-                                                        std::string(finding.rule) +
-                                                        ")\nhint: " + finding.nearest_legal);
+        if (finding.severity == rules::Severity::illegal) refuse(finding, "Megatron refuses " + what);
+}
+
+void refuse_job(const types::Scenario& scenario) {
+    refuse_illegal(scenario, {}, "this job, whatever it offloads");
+    for (const rules::Finding& finding : rules::check(scenario, {}))
+        if (finding.severity == rules::Severity::hazard) refuse(finding, "this job is a known hazard");
 }
 
 void require_plannable(const reader::LoadedScenario& loaded) {

@@ -28,6 +28,9 @@ struct Overrides {
 /// Throws: types::Error with the rule and the nearest change, exit code 4.
 void refuse_illegal(const types::Scenario& scenario, const types::OffloadChoice& choice, const std::string& what);
 
+/// What is so whatever is offloaded: illegal, or a known hazard. Throws: types::Error, exit code 4.
+void refuse_job(const types::Scenario& scenario);
+
 /// Throws: types::InputError with everything in the scenario that this version cannot plan, each at its place in
 /// the file.
 void require_plannable(const reader::LoadedScenario& loaded);

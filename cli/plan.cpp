@@ -70,7 +70,7 @@ types::ExitCode run_plan(const PlanOptions& options) {
     if (options.time_limit) search_options.time_limit_seconds = parse_seconds("--time-limit", *options.time_limit);
     reader::LoadedScenario loaded = reader::load_scenario(options.scenario);
     options.overrides.apply(loaded.scenario);
-    refuse_illegal(loaded.scenario, {}, "this job, whatever it offloads");
+    refuse_job(loaded.scenario);
     require_plannable(loaded);
     Outputs outputs(options.common, options.scenario, options.out, options.trace);
     const search::Job job = search::prepare(std::move(loaded.scenario));

@@ -1,8 +1,8 @@
 // The rules about the job's environment, one entry a rule. E2 is O17, among the rules about offloading alone.
 //
 // E1 (transformer_impl, there O16) and E5 (checks for NaN) are judged where Megatron's arguments are read, since a
-// scenario cannot say either. Not anywhere: E4 and E7, the random number tracker and CPU affinity, which Megatron sets by
-// itself; the versions of E6, which are taken to be new enough.
+// scenario cannot say either. Not anywhere: E4 and E7, the random number tracker and CPU affinity, which Megatron sets
+// by itself; the versions of E6, which are taken to be new enough.
 
 #include "planner/rules/environment_rules.hpp"
 

@@ -28,7 +28,7 @@ constexpr ModuleSet kDelayable{Module::expert_fc1, Module::moe_act};
 bool engine_graphs(const Case& c) { return c.impl() == CudaGraphImpl::transformer_engine; }
 
 LayerOffload in_layer(const Case& c, std::int64_t layer) {
-    return layer_offload(c.scenario.model, c.scenario.cuda_graph, c.choice.modules, layer);
+    return layer_offload(c.scenario.model, c.scenario.cuda_graph, opened_modules(c), layer);
 }
 
 /// Layers whose graph holds copies.
@@ -51,7 +51,7 @@ Offence unjoined_layer(const Case& c) {
 /// Before layers knew of graphs, no norm was switched off at their boundary.
 ModuleSet captured_in_018(const Case& c, std::int64_t layer) {
     const types::Model& model = c.scenario.model;
-    const ModuleSet present = layer_offload(model, {}, c.choice.modules, layer).active;
+    const ModuleSet present = layer_offload(model, {}, opened_modules(c), layer).active;
     if (c.scenario.cuda_graph.cuda_graph_modules.empty()) return present;
     const bool experts = model.is_moe_layer(layer);
     ModuleSet inside;

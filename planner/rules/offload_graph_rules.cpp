@@ -104,7 +104,7 @@ Offence captured_and_joined(const Case& c) {
     if (c.impl() != CudaGraphImpl::transformer_engine) return std::nullopt;
     ModuleSet captured;
     const auto joins = [&](std::int64_t layer) {
-        const LayerOffload left = layer_offload(model, c.scenario.cuda_graph, c.choice.modules, layer);
+        const LayerOffload left = layer_offload(model, c.scenario.cuda_graph, opened_modules(c), layer);
         if (!left.plants_hooks || left.captured.empty()) return false;
         for (const Module module : left.captured.list()) captured.insert(module);
         return true;

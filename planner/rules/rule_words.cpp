@@ -11,6 +11,13 @@ types::ModuleSet common(types::ModuleSet left, types::ModuleSet right) {
     return both;
 }
 
+types::ModuleSet opened_modules(const Case& c) {
+    if (c.scenario.recompute.recompute_granularity == types::RecomputeGranularity::full) return {};
+    types::ModuleSet opened = c.choice.modules;
+    if (c.recomputes(types::RecomputeModule::core_attn)) opened.erase(types::Module::core_attn);
+    return opened;
+}
+
 Offence modules_if_any(types::ModuleSet modules) {
     if (modules.empty()) return std::nullopt;
     return fmt::format("offload_modules [{}]", modules.joined(", "));

@@ -10,6 +10,10 @@ namespace stowage::rules {
 /// The modules that are in both.
 types::ModuleSet common(types::ModuleSet left, types::ModuleSet right);
 
+/// The offloaded modules whose groups are opened at all: none under full recomputation, and not core_attn inside a
+/// checkpoint of its own.
+types::ModuleSet opened_modules(const Case& c);
+
 /// "offload_modules [core_attn, attn_proj]", or no offence if there is none.
 Offence modules_if_any(types::ModuleSet modules);
 
