@@ -68,16 +68,16 @@ public:
 };
 
 /// Device memory that is only addresses. A device maps segments page by page, so what limits it is the sum of bytes,
-/// not the gaps between segments. Addresses matter where equal free blocks compete, since the lowest wins. They are as
-/// in the recorded traces: a segment of 32 MiB or more opens a chunk of whole 32 MiB below all before it, which is gone
-/// for good once nothing lies in it, and smaller segments take the lowest gap in a chunk or else one above the chunks;
-/// the first capture opens an arena of 416 MiB above both, whose lowest gap large segments take while one holds them.
-/// Cost: O(gaps) to reserve, O(log gaps + gaps of a chunk) to release.
+/// not the gaps between segments. Addresses matter where equal free blocks compete, since the lowest wins. They are
+/// those that were recorded of a process: segments lie in chunks of whole 32 MiB, each new one below all before it and
+/// gone for good once it is empty; a segment takes the lowest gap that holds it and opens a chunk if there is none. One
+/// chunk with 26 MiB free is there from the start, and the first capture opens one of 416 MiB above it; both stay.
+/// Cost: O(gaps) to reserve, O(log gaps) to release.
 class VirtualDeviceMemory final : public DeviceMemory {
 public:
     /// No limit: every reservation succeeds.
-    VirtualDeviceMemory() = default;
-    explicit VirtualDeviceMemory(Bytes limit) : limit_(limit) {}
+    VirtualDeviceMemory() { reset(); }
+    explicit VirtualDeviceMemory(Bytes limit) : limit_(limit) { reset(); }
 
     std::optional<Address> reserve(Bytes size) override;
     void begin_capture() override;
@@ -86,14 +86,14 @@ public:
     void release(Address base, Bytes size) override;
     /// The limit, or more than any device has where there is none.
     [[nodiscard]] Bytes capacity() const override { return limit_.value_or(kNoLimit); }
-    /// Below the large segments; the addresses are not used again.
+    /// Below the chunks; the addresses are not used again.
     Address reserve_range(Bytes size) override;
     /// Throws: std::logic_error if the range was not reserved.
     void release_range(Address base, Bytes size) override;
     bool map(Address base, Bytes size) override;
     /// Throws: std::logic_error if that much is not mapped.
     void unmap(Address base, Bytes size) override;
-    /// Forgets every reservation.
+    /// Forgets every reservation, and that there was a capture.
     void reset();
 
     [[nodiscard]] Bytes reserved() const { return reserved_; }
@@ -103,28 +103,25 @@ private:
         Address size = 0;
         Address in_use = 0;
     };
+    using Chunks = std::map<Address, Chunk>;  ///< by base
     using Gaps = std::map<Address, Address>;  ///< base to size
 
-    Address reserve_small(Address size);
-    Address reserve_large(Address size);
-    Address take(Gaps::iterator gap, Address size);
-    void add_gap(Address base, Address end, Address lowest, Address highest);
-    [[nodiscard]] std::map<Address, Chunk>::iterator chunk_of(Address base);
+    static constexpr Address kMiB = Address{1} << 20;
+    static constexpr Address kChunkStep = 32 * kMiB;
+    static constexpr Address kFirstChunk = Address{1} << 62;
+    static constexpr Address kTakenOfFirst = 6 * kMiB;  ///< by what the process had before
+    static constexpr Address kCaptureChunk = kFirstChunk + 2 * kChunkStep;
+    static constexpr Address kCaptureChunkSize = 416 * kMiB;
+    static constexpr Bytes kNoLimit{1LL << 44};
+
+    [[nodiscard]] Chunks::iterator chunk_of(Address base);
+    void add_gap(Address base, Address end, const Chunks::value_type& chunk);
 
     std::optional<Bytes> limit_;
     Bytes reserved_;
-    Gaps gaps_;                           ///< none touches another of the same chunk, or a frontier
-    std::map<Address, Chunk> chunks_;     ///< by base
-    Address small_frontier_ = kBoundary;  ///< up to the arena, what lies above holds no small segment
-    Address large_frontier_ = kBoundary;  ///< what lies below was never reserved
-    bool has_arena_ = false;
-
-    static constexpr Address kBoundary = Address{1} << 62;
-    static constexpr Address kArena = kBoundary + (Address{1} << 50);
-    static constexpr Address kArenaSize = Address{416} << 20;
-    static constexpr Address kChunkStep = Address{32} << 20;
-    static constexpr Bytes kLarge{32LL << 20};
-    static constexpr Bytes kNoLimit{1LL << 44};
+    Chunks chunks_;
+    Gaps gaps_;                       ///< none touches another of its chunk
+    Address frontier_ = kFirstChunk;  ///< what lies below was never reserved
 };
 
 }  // namespace stowage::memory

@@ -2,26 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-#include <ostream>
-#include <random>
 #include <stdexcept>
-#include <vector>
 
 #include "tests/planner/memory/test_events.hpp"
-#include "tests/support/seed.hpp"
 
 namespace stowage::memory {
-
-/// The name of a test that takes a configuration.
-static void PrintTo(const AllocatorConfig& config, std::ostream* out) {
-    if (config.roundup_power2_divisions != PowerOfTwoDivisions{})
-        *out << "roundup_power2_divisions:" << config.roundup_power2_divisions.steps.front();
-    else if (config.expandable_segments)
-        *out << "expandable_segments";
-    else
-        *out << (config.limits_splitting() ? "max_split_size" : "default");
-}
 
 namespace {
 
@@ -164,84 +149,6 @@ TEST(CachingAllocator, GoesItsOwnWayAsACopy) {
     EXPECT_EQ(machine.memory.reserved(), 20_MiB);
     EXPECT_EQ(machine.allocator.place(*machine.allocator.allocate(100_MiB, 0)).address, there);
 }
-
-/// Random work on three streams under memory pressure; returns every address handed out.
-std::vector<Address> work_at_random(std::uint64_t seed, const AllocatorConfig& config) {
-    std::mt19937_64 random(seed);
-    Machine machine(config, 600_MiB);
-    std::vector<BlockHandle> live;
-    std::map<Address, Address> in_use;  // start to end of live blocks
-    std::vector<Address> addresses;
-    const std::vector<std::int64_t> scales = {512, 1 << 16, 1 << 20, 4 << 20, 70 << 20};
-    for (int step = 0; step < 4000; ++step) {
-        const std::uint64_t action = random() % 100;
-        if (action < 48 || live.empty()) {
-            const std::int64_t scale = scales[random() % scales.size()];
-            const Bytes size{1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(scale))};
-            const auto stream = static_cast<Stream>(random() % 3);
-            const bool full = !machine.allocator.has_block(size, stream) &&
-                              !machine.memory.has_room(machine.allocator.growth(size, stream));
-            const std::int64_t retries = machine.allocator.stats().retries;
-            const auto block = machine.allocator.allocate(size, stream);
-            if (!config.limits_splitting()) {  // that may give oversize blocks back instead
-                EXPECT_EQ(machine.allocator.stats().retries - retries, full ? 1 : 0) << "step " << step;
-            }
-            if (!block) continue;
-            const BlockPlace place = machine.allocator.place(*block);
-            const Address end = place.address + static_cast<Address>(place.size.count);
-            EXPECT_EQ(place.address % 512, 0U);
-            EXPECT_GE(place.size, size);
-            const auto above = in_use.lower_bound(place.address);
-            EXPECT_TRUE(above == in_use.end() || end <= above->first) << "overlaps the block above, step " << step;
-            EXPECT_TRUE(above == in_use.begin() || std::prev(above)->second <= place.address)
-                << "overlaps the block below, step " << step;
-            in_use[place.address] = end;
-            live.push_back(*block);
-            addresses.push_back(place.address);
-        } else if (action < 92) {
-            const std::size_t which = random() % live.size();
-            if (random() % 4 == 0) machine.allocator.record_stream(live[which], static_cast<Stream>(random() % 3));
-            in_use.erase(machine.allocator.place(live[which]).address);
-            machine.allocator.free(live[which]);
-            live.erase(live.begin() + static_cast<std::ptrdiff_t>(which));
-        } else if (action < 96) {
-            machine.events.make_busy(static_cast<Stream>(random() % 3));
-        } else if (action < 99) {
-            machine.events.wait_all();
-        } else {
-            machine.allocator.empty_cache();
-        }
-        EXPECT_NO_THROW(machine.allocator.check_invariants());
-        const AllocatorStats& stats = machine.allocator.stats();
-        EXPECT_LE(stats.allocated, stats.active);
-        EXPECT_LE(stats.active, stats.reserved);
-        EXPECT_LE(stats.inactive_split, stats.reserved - stats.active);
-        EXPECT_EQ(stats.reserved, machine.memory.reserved());
-        if (testing::Test::HasFailure()) break;
-    }
-    EXPECT_GT(machine.allocator.stats().retries, 0) << "the limit never pressed: the test is too easy";
-    for (const BlockHandle block : live) machine.allocator.free(block);
-    machine.allocator.empty_cache();
-    EXPECT_EQ(machine.allocator.stats().reserved, 0_B);
-    EXPECT_EQ(machine.allocator.stats().active, 0_B);
-    EXPECT_EQ(machine.memory.reserved(), 0_B);
-    return addresses;
-}
-
-class CachingAllocatorProperty : public testing::TestWithParam<AllocatorConfig> {};
-
-TEST_P(CachingAllocatorProperty, KeepsItsBooksAndRepeatsItself) {
-    const std::uint64_t seed = tests::property_seed(20260802);
-    EXPECT_EQ(work_at_random(seed, GetParam()), work_at_random(seed, GetParam()));
-}
-
-INSTANTIATE_TEST_SUITE_P(Plain, CachingAllocatorProperty, testing::Values(AllocatorConfig{}));
-INSTANTIATE_TEST_SUITE_P(PowerOfTwo, CachingAllocatorProperty,
-                         testing::Values(AllocatorConfig{.roundup_power2_divisions = 8}));
-INSTANTIATE_TEST_SUITE_P(Expandable, CachingAllocatorProperty,
-                         testing::Values(AllocatorConfig{.expandable_segments = true}));
-INSTANTIATE_TEST_SUITE_P(SplitLimit, CachingAllocatorProperty,
-                         testing::Values(AllocatorConfig{.max_split_size = 32_MiB}));
 
 }  // namespace
 }  // namespace stowage::memory

@@ -30,25 +30,53 @@ TEST(VirtualDeviceMemory, IsLimitedByBytesNotByGaps) {
     EXPECT_TRUE(memory.reserve(40_MiB).has_value());  // no 40 MiB lie together, yet pages are free
 }
 
-TEST(VirtualDeviceMemory, JoinsTheGapsThatSmallSegmentsLeave) {
+TEST(VirtualDeviceMemory, FillsTheLowestGapThatHoldsASegment) {
     VirtualDeviceMemory memory;
+    // 26 MiB are free at first: 10 and 10 go there, the third opens a chunk of 32 below, the fourth follows in it.
     const Address first = *memory.reserve(10_MiB);
-    const Address second = *memory.reserve(10_MiB);
+    EXPECT_EQ(*memory.reserve(10_MiB), first + (10U << 20));
     const Address third = *memory.reserve(10_MiB);
-    const Address fourth = *memory.reserve(10_MiB);
-    EXPECT_EQ(second, first + (10U << 20));
-    memory.release(first, 10_MiB);
-    memory.release(third, 10_MiB);
-    memory.release(second, 10_MiB);
-    EXPECT_EQ(*memory.reserve(30_MiB), first);
-    EXPECT_EQ(*memory.reserve(2_MiB), fourth + (10U << 20));
+    EXPECT_LT(third, first);
+    EXPECT_EQ(*memory.reserve(10_MiB), third + (10U << 20));
+    EXPECT_EQ(*memory.reserve(6_MiB), third + (20U << 20));  // 12 are left there, 6 above
+    EXPECT_EQ(*memory.reserve(6_MiB), third + (26U << 20));
+    EXPECT_EQ(*memory.reserve(6_MiB), first + (20U << 20));
 }
 
-TEST(VirtualDeviceMemory, PutsEachLargeSegmentBelowTheOneBefore) {
+TEST(VirtualDeviceMemory, JoinsTheGapsThatSegmentsLeave) {
+    VirtualDeviceMemory memory;
+    const Address first = *memory.reserve(64_MiB);
+    memory.release(first, 64_MiB);
+    const Address chunk = *memory.reserve(40_MiB);
+    const Address second = *memory.reserve(10_MiB);
+    const Address third = *memory.reserve(10_MiB);
+    EXPECT_EQ(third, chunk + (50U << 20));
+    memory.release(chunk, 40_MiB);
+    memory.release(second, 10_MiB);
+    EXPECT_EQ(*memory.reserve(50_MiB), chunk);
+}
+
+TEST(VirtualDeviceMemory, PutsEachChunkBelowTheOneBeforeAndUsesNoneAgain) {
     VirtualDeviceMemory memory;
     const Address first = *memory.reserve(32_MiB);
     EXPECT_EQ(*memory.reserve(64_MiB), first - (64U << 20));
-    EXPECT_GT(*memory.reserve(30_MiB), first);
+    EXPECT_EQ(*memory.reserve(40_MiB), first - (128U << 20));  // of 64 MiB
+    memory.release(first, 32_MiB);
+    EXPECT_EQ(*memory.reserve(32_MiB), first - (160U << 20));
+}
+
+TEST(VirtualDeviceMemory, OpensAChunkForTheFirstCapture) {
+    VirtualDeviceMemory memory;
+    const Address before = *memory.reserve(64_MiB);
+    memory.begin_capture();
+    const Address inside = *memory.reserve(40_MiB);
+    EXPECT_GT(inside, before);
+    EXPECT_EQ(*memory.reserve(64_MiB), inside + (40U << 20));
+    memory.begin_capture();
+    EXPECT_EQ(*memory.reserve(300_MiB), inside + (104U << 20));
+    EXPECT_LT(*memory.reserve(32_MiB), before);  // 416 - 404 = 12 MiB are left
+    memory.release(inside, 40_MiB);
+    EXPECT_EQ(*memory.reserve(32_MiB), inside);
 }
 
 TEST(VirtualDeviceMemory, RefusesToTakeBackWhatItDidNotGive) {

@@ -4,9 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <stdexcept>
-#include <utility>
 
 #include "planner/memory/caching_allocator.hpp"
 #include "planner/memory/graph_registry.hpp"
@@ -225,35 +223,9 @@ TEST(HeldBlock, IsNotLookedAtDuringACapture) {
     EXPECT_EQ(machine.stats().active, 32_MiB + 512_B);
 }
 
-/// The order of a captured graph by vector clocks: a stream that waits for another knows what that one knew.
-class GraphOrder final : public StreamEvents {
-public:
-    EventHandle record(Stream) override { return EventHandle{0}; }
-    bool completed(EventHandle) override { return false; }
-    void wait_all() override {}
-    std::optional<CaptureMark> mark(Stream stream) override {
-        if (known_[stream].empty()) return std::nullopt;
-        marks_.push_back(known_[stream]);
-        return static_cast<CaptureMark>(marks_.size() - 1);
-    }
-    bool is_behind(Stream stream, CaptureMark mark) override {
-        for (const auto& [other, count] : marks_.at(static_cast<std::size_t>(mark)))
-            if (known_[stream][other] < count) return false;
-        return true;
-    }
-    void work(Stream stream) { ++known_[stream][stream]; }
-    void wait(Stream stream, Stream other) {
-        for (const auto& [third, count] : known_[other]) known_[stream][third] = std::max(known_[stream][third], count);
-    }
-
-private:
-    std::map<Stream, std::map<Stream, int>> known_;
-    std::vector<std::map<Stream, int>> marks_;
-};
-
 struct ReuseMachine {
     VirtualDeviceMemory memory;
-    GraphOrder order;
+    TestEvents order;
     CachingAllocator allocator{AllocatorConfig{.graph_capture_record_stream_reuse = true}, memory, order};
     BlockHandle block{};
     Address address = 0;
@@ -263,10 +235,10 @@ struct ReuseMachine {
         allocator.begin_capture(kPool, kCapture);
         block = *allocator.allocate(32_MiB, kCapture);
         address = allocator.place(block).address;
-        order.work(kCapture);
-        order.wait(1, kCapture);
+        order.add_work(kCapture);
+        order.wait_for(1, kCapture);
         allocator.join_capture(kPool, 1);
-        order.work(1);
+        order.add_work(1);
         allocator.record_stream(block, 1);
         allocator.free(block);
     }
@@ -276,33 +248,33 @@ struct ReuseMachine {
 TEST(ReuseInACapture, WaitsUntilTheGraphOrdersWhatFollowsBehindTheUse) {
     ReuseMachine machine;
     EXPECT_NE(machine.next(), machine.address);
-    machine.order.wait(kCapture, 1);
+    machine.order.wait_for(kCapture, 1);
     EXPECT_EQ(machine.next(), machine.address);
     machine.allocator.check_invariants();
 }
 
 TEST(ReuseInACapture, LooksAtTheUsesUpToTheFreeAlone) {
     ReuseMachine machine;
-    machine.order.wait(kCapture, 1);
-    machine.order.work(1);  // after the free: not the block's
+    machine.order.wait_for(kCapture, 1);
+    machine.order.add_work(1);  // after the free: not the block's
     EXPECT_EQ(machine.next(), machine.address);
 }
 
 TEST(ReuseInACapture, IsForTheStreamOfTheBlock) {
     ReuseMachine machine;
-    machine.order.wait(kCapture, 1);
+    machine.order.wait_for(kCapture, 1);
     EXPECT_NE(machine.next(1), machine.address);
     EXPECT_EQ(machine.allocator.stats().active, 64_MiB);  // the freed one is still held
 }
 
 TEST(ReuseInACapture, CannotJudgeAStreamOutsideTheCapture) {
     ReuseMachine machine;
-    machine.order.wait(kCapture, 1);
+    machine.order.wait_for(kCapture, 1);
     const BlockHandle block = *machine.allocator.allocate(48_MiB, kCapture);
     const Address address = machine.allocator.place(block).address;
     machine.allocator.record_stream(block, 2);
     machine.allocator.free(block);
-    machine.order.wait(kCapture, 2);
+    machine.order.wait_for(kCapture, 2);
     EXPECT_NE(machine.allocator.place(*machine.allocator.allocate(48_MiB, kCapture)).address, address);
 }
 
