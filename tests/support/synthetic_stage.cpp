@@ -3,10 +3,13 @@
 #include <utility>
 #include <vector>
 
+#include "planner/layers/layer_graphs.hpp"
+
 namespace stowage::tests {
 namespace {
 
 using layers::CopyForm;
+using layers::GraphEdge;
 using layers::LayerScript;
 using layers::Part;
 using layers::SavedIndex;
@@ -24,7 +27,8 @@ void add_kernel(ScriptBuilder& script, std::string name, types::Nanoseconds time
 /// Writes the forward of a layer and keeps what its backward needs.
 class LayerWriter {
 public:
-    explicit LayerWriter(const SyntheticLayer& layer) : layer_(layer), script_(ScriptKind::dense_layer, "layer") {
+    explicit LayerWriter(const SyntheticLayer& layer)
+        : layer_(layer), script_(layer.expert_elements > 0 ? ScriptKind::moe_layer : ScriptKind::dense_layer, "layer") {
         script_.boundary({layer.boundary_elements}, {layer.boundary_elements}, types::DataType::bf16);
     }
 
@@ -44,10 +48,35 @@ private:
         const Slot core = core_attn();
         attn_proj(core);
         script_.part(Part::residual);
-        script_.allocate(layers::kOutput);
+        const bool experts = layer_.expert_elements > 0;
+        const Slot sum = experts ? script_.tensor("middle", {layer_.boundary_elements}) : layers::kOutput;
+        script_.allocate(sum);
         add_kernel(script_, "add", layer_.kernel);
         if (layer_.norm) script_.commit(Module::attn_norm, {layers::kInput});
+        script_.edge(GraphEdge::mixer);
+        if (experts) experts_forward(sum);
         script_.drop(layers::kInput);
+    }
+
+    void experts_forward(Slot middle) {
+        script_.part(Part::router);
+        add_kernel(script_, "router", layer_.kernel);
+        script_.edge(GraphEdge::router);
+        script_.part(Part::dispatch);
+        const Slot tokens = script_.tensor("tokens", {layer_.expert_elements});
+        script_.allocate(tokens);
+        add_kernel(script_, "permute", layer_.kernel);
+        script_.edge(GraphEdge::preprocess);
+        script_.part(Part::expert_fc1);
+        script_.start(Module::expert_fc1);
+        add_kernel(script_, "expert_fc1", layer_.kernel);
+        expert_saved_.push_back(script_.save(tokens, Module::expert_fc1));
+        script_.commit(Module::expert_fc1, {tokens});
+        script_.drop(tokens);
+        script_.part(Part::residual);
+        script_.allocate(layers::kOutput);
+        add_kernel(script_, "expert add", layer_.kernel);
+        script_.drop(middle);
     }
 
     Slot core_attn() {
@@ -80,6 +109,8 @@ private:
 
     void backward() {
         script_.begin_backward(Part::residual);
+        if (layer_.expert_elements > 0) experts_backward();
+        script_.edge(GraphEdge::mixer);
         if (layer_.norm) script_.commit(Module::attn_norm);
         module_backward(Module::attn_proj, Part::attn_proj, "attn_proj backward", proj_saved_);
         module_backward(Module::core_attn, Part::core_attn, "core_attn backward", core_saved_);
@@ -88,6 +119,14 @@ private:
         use(norm_saved_, "add backward");
         if (layer_.norm) script_.start(Module::attn_norm);
         script_.drop(layers::kGradOutput);
+    }
+
+    void experts_backward() {
+        module_backward(Module::expert_fc1, Part::expert_fc1, "expert_fc1 backward", expert_saved_);
+        script_.edge(GraphEdge::preprocess);
+        add_kernel(script_, "permute backward", layer_.kernel);
+        script_.edge(GraphEdge::router);
+        add_kernel(script_, "router backward", layer_.kernel);
     }
 
     void module_backward(Module module, Part part, const char* kernel, const std::vector<SavedIndex>& saved) {
@@ -108,6 +147,7 @@ private:
     std::vector<SavedIndex> norm_saved_;
     std::vector<SavedIndex> core_saved_;
     std::vector<SavedIndex> proj_saved_;
+    std::vector<SavedIndex> expert_saved_;
 };
 
 LayerScript embedding(const SyntheticLayer& layer) {
@@ -163,6 +203,12 @@ void append(layers::ChunkLayers& chunk, std::size_t script, std::int64_t count, 
 }  // namespace
 
 LayerScript synthetic_layer(const SyntheticLayer& layer) { return LayerWriter(layer).write(); }
+
+void use_graphs(layers::StageLayers& stage, const types::CudaGraph& graph) {
+    types::Scenario scenario;
+    scenario.cuda_graph = graph;
+    layers::add_graphs(scenario, stage);
+}
 
 layers::StageLayers synthetic_stage(std::int64_t rank, std::int64_t stages, std::int64_t layers,
                                     const SyntheticLayer& layer, std::int64_t virtual_stages) {

@@ -23,9 +23,15 @@ struct SyntheticLayer {
     bool norm = false;
     /// core_attn also saves a tensor that the module holds.
     bool weight = false;
+    /// Above 0 a router, a permutation and experts follow the attention, one kernel each in each direction, and a sum;
+    /// expert_fc1 saves the permuted tokens, a tensor of so many elements, and releases it by force.
+    std::int64_t expert_elements = 0;
 };
 
 layers::LayerScript synthetic_layer(const SyntheticLayer& layer);
+
+/// Fills in what its layers' graphs capture and which modules they switch off.
+void use_graphs(layers::StageLayers& stage, const types::CudaGraph& graph);
 
 /// Stage `rank` of `stages` with `layers` equal layers on each of its virtual stages; the first stage begins with an
 /// embedding, the last ends with a head. One weight buffer exists from the start, one optimizer state from the first
