@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/layers/transformer_layer.hpp"
+
 namespace stowage::layers {
 namespace {
 
@@ -10,14 +12,33 @@ using types::CudaGraphImpl;
 using types::CudaGraphModule;
 
 bool is_layer(const LayerScript& script) {
-    return script.kind == ScriptKind::dense_layer || script.kind == ScriptKind::moe_layer;
+    return script.kind == ScriptKind::dense_layer || script.kind == ScriptKind::moe_layer ||
+           script.kind == ScriptKind::mtp;
 }
 
 std::size_t at(const GraphEdges& edges, GraphEdge edge) { return edges[static_cast<std::size_t>(edge)]; }
 
-bool has_mixer(const LayerScript& script) { return at(script.forward_edges, GraphEdge::mixer) > 0; }
+/// Begin and end of the layer in a direction: the script's own unless it is a layer inside another.
+std::size_t edge_or(const GraphEdges& edges, GraphEdge edge, std::size_t otherwise) {
+    return at(edges, edge) == kNoEdge ? otherwise : at(edges, edge);
+}
+
+StepRange forward_of(const LayerScript& script) {
+    return {edge_or(script.forward_edges, GraphEdge::begin, 0),
+            edge_or(script.forward_edges, GraphEdge::end, script.forward.size())};
+}
+
+StepRange backward_of(const LayerScript& script) {
+    return {edge_or(script.backward_edges, GraphEdge::end, 0),
+            edge_or(script.backward_edges, GraphEdge::begin, script.backward.size())};
+}
+
+bool has_mixer(const LayerScript& script) {
+    return at(script.forward_edges, GraphEdge::mixer) > forward_of(script).begin;
+}
+
 bool has_feed_forward(const LayerScript& script) {
-    return at(script.forward_edges, GraphEdge::mixer) < script.forward.size();
+    return at(script.forward_edges, GraphEdge::mixer) < forward_of(script).end;
 }
 
 bool has(const LayerScript& script, Part part) {
@@ -25,16 +46,15 @@ bool has(const LayerScript& script, Part part) {
                        [part](const Step& step) { return step.part == part; });
 }
 
-bool attends(const LayerScript& script) { return has(script, Part::core_attn); }
-
+/// A gated delta net is the attention of a transformer layer; a Mamba layer is of a class of its own.
 bool captures_mixer(const LayerScript& script, const CudaGraph& graph) {
     if (graph.cuda_graph_modules.empty()) return true;
-    return graph.lists(attends(script) ? CudaGraphModule::attn : CudaGraphModule::mamba);
+    return graph.lists(is_mamba(script) ? CudaGraphModule::mamba : CudaGraphModule::attn);
 }
 
 /// The edge that the graph ends at; nothing: the layer's end.
 std::optional<GraphEdge> last_edge(const LayerScript& script, const CudaGraph& graph) {
-    const bool moe = script.kind == ScriptKind::moe_layer;
+    const bool moe = has(script, Part::router);
     if (graph.cuda_graph_modules.empty()) return std::nullopt;
     if (!moe) return graph.lists(CudaGraphModule::mlp) ? std::nullopt : std::optional(GraphEdge::mixer);
     if (graph.lists(CudaGraphModule::moe)) return std::nullopt;
@@ -53,20 +73,27 @@ std::optional<LayerGraphs> layer_graphs(const LayerScript& script, const CudaGra
     const bool mixer = has_mixer(script) && captures_mixer(script, graph);
     const std::optional<GraphEdge> last = has_feed_forward(script) ? last_edge(script, graph) : std::nullopt;
     LayerGraphs graphs;
+    const StepRange forward = forward_of(script);
+    const StepRange backward = backward_of(script);
     graphs.takes_input = mixer || !has_mixer(script);
-    graphs.forward = {graphs.takes_input ? 0 : at(script.forward_edges, GraphEdge::mixer),
-                      last ? at(script.forward_edges, *last) : script.forward.size()};
-    graphs.backward = {last ? at(script.backward_edges, *last) : 0,
-                       graphs.takes_input ? script.backward.size() : at(script.backward_edges, GraphEdge::mixer)};
+    graphs.takes_gradient = !last;
+    graphs.forward = {graphs.takes_input ? forward.begin : at(script.forward_edges, GraphEdge::mixer),
+                      last ? at(script.forward_edges, *last) : forward.end};
+    graphs.backward = {last ? at(script.backward_edges, *last) : backward.begin,
+                       graphs.takes_input ? backward.end : at(script.backward_edges, GraphEdge::mixer)};
     graphs.hooks = graph.cuda_graph_impl == CudaGraphImpl::transformer_engine && graph.lists(CudaGraphModule::attn) &&
-                   attends(script);
+                   !is_mamba(script);
     if (graphs.forward.begin >= graphs.forward.end) return std::nullopt;
     return graphs;
 }
 
+bool takes_mask(const LayerScript& script, const LayerGraphs& graphs) {
+    return graphs.takes_input && has_mixer(script) && !is_mamba(script);
+}
+
 types::ModuleSet downgraded_modules(const LayerScript& script, const CudaGraph& graph) {
     types::ModuleSet modules;
-    if (graph.cuda_graph_modules.empty() || !(is_layer(script) || script.kind == ScriptKind::mtp)) return modules;
+    if (graph.cuda_graph_modules.empty() || !is_layer(script)) return modules;
     const bool attention = graph.lists(CudaGraphModule::attn);
     if (attention) modules.insert(Module::attn_norm);
     const bool moe = has(script, Part::router);

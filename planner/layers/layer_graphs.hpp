@@ -28,6 +28,9 @@ namespace stowage::layers {
 /// does not capture layers.
 std::optional<LayerGraphs> layer_graphs(const LayerScript& script, const types::CudaGraph& graph);
 
+/// Whether the forward's graph is also given the attention mask: it holds the mixer of a transformer layer.
+bool takes_mask(const LayerScript& script, const LayerGraphs& graphs);
+
 /// Offload modules that Megatron switches off in this layer when it is built, whatever the implementation: a norm whose
 /// input would be the graph's input buffer (rules D1 to D3).
 types::ModuleSet downgraded_modules(const LayerScript& script, const types::CudaGraph& graph);

@@ -1,5 +1,6 @@
 #include "planner/layers/transformer_layer.hpp"
 
+#include <algorithm>
 #include <variant>
 
 #include "planner/layers/attention.hpp"
@@ -188,6 +189,11 @@ std::string name_of(const LayerTraits& traits) {
     else
         name = kBefore[mixer] + std::string{traits.feed_forward == FeedForward::moe ? "MoE layer" : "dense layer"};
     return traits.windowed ? name + ", windowed" : name;
+}
+
+bool is_mamba(const LayerScript& script) {
+    return std::any_of(script.parameters.begin(), script.parameters.end(),
+                       [](const Parameter& parameter) { return parameter.name == "gated_norm.weight"; });
 }
 
 LayerScript transformer_layer(const Dimensions& dimensions, const types::Scenario& scenario,

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <set>
 
+#include "planner/layers/layer_graphs.hpp"
 #include "planner/program/stage_lowering.hpp"
 
 namespace stowage::program {
@@ -38,7 +39,8 @@ bool is_node(const Operation& operation) {
 
 bool StageLowering::delays(std::size_t script, Module module) const {
     const bool experts = module == Module::expert_fc1 || module == Module::moe_act;
-    return choice_.delay_until_cuda_graph && experts && graphed(script) && !stage_.paired_chunks;
+    const bool replays = stage_.graphs.impl == CudaGraphImpl::transformer_engine && graphed(script);
+    return choice_.delay_until_cuda_graph && experts && replays && !stage_.paired_chunks;
 }
 
 bool StageLowering::input_static(Chunk chunk, std::size_t position) const {
@@ -85,8 +87,8 @@ void StageLowering::plan_graph_buffers() {
             if (graphs == nullptr) continue;
             GraphSurface surface = builder_.graph_surface(chunk.order[position]);
             hand_on_in_place(chunk, position, surface);
-            if (graphs->takes_input && stage_.graphs.impl == CudaGraphImpl::transformer_engine &&
-                stage_.graphs.attention_mask > Bytes{0})
+            if (layers::takes_mask(stage_.scripts[chunk.order[position]], *graphs) &&
+                stage_.graphs.impl == CudaGraphImpl::transformer_engine && stage_.graphs.attention_mask > Bytes{0})
                 surface.inputs.push_back(stage_.graphs.attention_mask);
             surfaces.back().push_back(std::move(surface));
         }
