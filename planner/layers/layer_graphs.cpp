@@ -37,8 +37,12 @@ bool has_mixer(const LayerScript& script) {
     return at(script.forward_edges, GraphEdge::mixer) > forward_of(script).begin;
 }
 
+/// Behind the mixer of a layer without this half only variables go.
 bool has_feed_forward(const LayerScript& script) {
-    return at(script.forward_edges, GraphEdge::mixer) < forward_of(script).end;
+    const StepRange behind{at(script.forward_edges, GraphEdge::mixer), forward_of(script).end};
+    for (std::size_t i = behind.begin; i < behind.end; ++i)
+        if (script.forward[i].kind == StepKind::kernel) return true;
+    return false;
 }
 
 bool has(const LayerScript& script, Part part) {
