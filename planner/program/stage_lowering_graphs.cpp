@@ -148,6 +148,7 @@ void StageLowering::capture_layers() {
     captured_decisions_.resize(frames_.persistent());
     forward_graphs_.resize(frames_.persistent(), 0);
     backward_graphs_.resize(frames_.persistent(), 0);
+    std::fill(backward_done_.begin(), backward_done_.end(), false);
     prepare_capture();
     capturing_ = true;
     for (const CapturedPass& pass : capture_order(shape_)) {
