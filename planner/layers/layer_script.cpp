@@ -136,6 +136,11 @@ int& ScriptBuilder::rebuilt(Slot slot) {
     return rebuilt_[index(slot)];
 }
 
+void ScriptBuilder::graph_ends(Slot input, Slot gradient) {
+    script_.graph_input = input;
+    script_.graph_gradient = gradient;
+}
+
 void ScriptBuilder::edge(GraphEdge edge) {
     if (saving_ != Saving::autograd) return;
     const bool forward = steps_ == &script_.forward;

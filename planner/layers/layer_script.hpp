@@ -224,12 +224,13 @@ struct Parameter {
 
 /// Where a graph of a part of a layer may begin and end. In a forward the place behind the part, in a backward the
 /// place in front of the part's backward.
-enum class GraphEdge : std::uint8_t { mixer, router, preprocess };
-inline constexpr std::size_t kGraphEdges = 3;
+/// `begin` and `end` are of a transformer layer inside another script; elsewhere they are the script's own.
+enum class GraphEdge : std::uint8_t { begin, mixer, router, preprocess, end };
+inline constexpr std::size_t kGraphEdges = 5;
 inline constexpr std::size_t kNoEdge = SIZE_MAX;
 /// Numbers of steps, by GraphEdge; kNoEdge where the layer lacks the part.
 using GraphEdges = std::array<std::size_t, kGraphEdges>;
-inline constexpr GraphEdges kNoEdges{kNoEdge, kNoEdge, kNoEdge};
+inline constexpr GraphEdges kNoEdges{kNoEdge, kNoEdge, kNoEdge, kNoEdge, kNoEdge};
 /// The steps of a script that a graph captures.
 struct StepRange {
     std::size_t begin = 0;
@@ -254,6 +255,8 @@ struct LayerScript {
     std::vector<Step> backward;
     GraphEdges forward_edges = kNoEdges;
     GraphEdges backward_edges = kNoEdges;
+    Slot graph_input = kInput;  ///< input and output gradient of the transformer layer that graphs are captured of
+    Slot graph_gradient = kGradOutput;
     std::vector<Parameter> parameters;
 };
 
@@ -283,6 +286,8 @@ public:
     void begin_forward(Part part);
     void begin_backward(Part part);
     void part(Part part) { part_ = part; }
+    /// Graphs are captured of a layer between these tensors.
+    void graph_ends(Slot input, Slot gradient);
     /// Notes the place; inside a checkpoint it is none, since a checkpoint is captured whole or not at all.
     void edge(GraphEdge edge);
     [[nodiscard]] Part current_part() const { return part_; }
@@ -378,8 +383,9 @@ struct OverlappedBucket {
 struct LayerGraphs {
     StepRange forward;
     StepRange backward;
-    bool takes_input = true;  ///< the forward's graph begins with the layer
-    bool hooks = false;       ///< may hold offload groups, whose copies leave through the manager's hooks (rule D7)
+    bool takes_input = true;     ///< the forward's graph begins with the layer
+    bool takes_gradient = true;  ///< the backward's begins with the layer's backward
+    bool hooks = false;          ///< may hold offload groups, whose copies leave through the manager's hooks (rule D7)
 };
 
 /// How the stage runs under CUDA graphs.

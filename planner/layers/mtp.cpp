@@ -180,6 +180,7 @@ LayerScript mtp_layer(const Dimensions& dimensions, const types::Scenario& scena
     ends.grad_output = script.tensor("mtp.layer_output_gradient", dimensions.hidden_shape());
     ends.grad_input = script.tensor("mtp.layer_input_gradient", dimensions.hidden_shape());
     gather_projected(writer, mtp.projection.output, ends.input);
+    script.graph_ends(ends.input, ends.grad_output);
     InnerLayers inner(writer, layers, kMtpPrefix, ends);
     writer.norm_parameters(named("final_norm"), dimensions.hidden);
     inner.forward();

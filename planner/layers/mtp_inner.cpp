@@ -30,11 +30,22 @@ Slot InnerLayer::slot(Slot inner) const {
 }
 
 void InnerLayer::run(const std::vector<Step>& steps, bool forward) {
-    for (const Step& step : steps) {
-        writer_.script.part(step.part);
-        writer_.script.phase(step.phase);
-        run_step(step, forward);
+    const GraphEdges& edges = forward ? layer_.forward_edges : layer_.backward_edges;
+    writer_.script.edge(forward ? GraphEdge::begin : GraphEdge::end);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+        note_edges(edges, i);
+        writer_.script.part(steps[i].part);
+        writer_.script.phase(steps[i].phase);
+        run_step(steps[i], forward);
     }
+    note_edges(edges, steps.size());
+    writer_.script.edge(forward ? GraphEdge::end : GraphEdge::begin);
+}
+
+/// What the layer noted in front of its step `number`.
+void InnerLayer::note_edges(const GraphEdges& edges, std::size_t number) {
+    for (std::size_t i = 0; i < edges.size(); ++i)
+        if (edges[i] == number) writer_.script.edge(static_cast<GraphEdge>(i));
 }
 
 void InnerLayer::run_step(const Step& step, bool forward) {

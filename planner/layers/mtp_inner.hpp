@@ -29,6 +29,7 @@ public:
 private:
     [[nodiscard]] Slot slot(Slot inner) const;
     void run(const std::vector<Step>& steps, bool forward);
+    void note_edges(const GraphEdges& edges, std::size_t number);
     void run_step(const Step& step, bool forward);
 
     Writer& writer_;

@@ -29,8 +29,9 @@ void check_graphs(const types::Scenario& scenario, Missing& missing) {
     if (graph.cuda_graph_impl == CudaGraphImpl::none) return;
     check_token_counts(scenario, missing);
     const bool by_layer = graph.cuda_graph_impl != CudaGraphImpl::full_iteration;
-    missing.when(by_layer && scenario.model.mtp_num_layers > 0, "model.mtp_num_layers",
-                 "the graph of a multi-token-prediction layer", "leave the layer or the graphs out");
+    missing.when(by_layer && scenario.model.mtp_num_layers > 0 && scenario.model.mtp_mixers.size() > 1,
+                 "model.hybrid_layer_pattern", "graphs of several layers of multi-token prediction",
+                 "give it one layer, or leave the graphs out");
     missing.when(by_layer && scenario.recompute.recompute_granularity == types::RecomputeGranularity::full,
                  "recompute.recompute_granularity", "full recomputation beside graphs of layers",
                  "recompute selectively, or capture the full iteration");

@@ -31,11 +31,15 @@ void BodyWriter::enter_step(const layers::StepRange& captured, std::size_t step)
 /// What lives outside the graph and is held by variables: into a forward the layer's input, or what the part before the
 /// graph made of it; into a backward the gradients so far.
 std::vector<Bytes> BodyWriter::graph_inputs() const {
+    const Slot end = backward_ ? script_.graph_gradient : script_.graph_input;
+    if (backward_ ? graphs_->takes_gradient : graphs_->takes_input)
+        return {script_.tensors[layers::index(end)].bytes()};
     std::vector<Bytes> inputs;
-    const std::size_t layer_input = layers::index(layers::kInput);
     for (std::size_t i = 0; i < script_.tensors.size(); ++i) {
         if (!variable_[i] || script_.tensors[i].persistent || owners_[i] == Owner::graph) continue;
-        const bool taken = backward_ ? made_in_backward_[i] : graphs_->takes_input == (i == layer_input);
+        const auto slot = static_cast<Slot>(i);
+        const bool taken = backward_ ? made_in_backward_[i] && (slot != layers::kGradOutput || slot == end)
+                                     : slot != end && slot != layers::kInput;
         if (taken) inputs.push_back(script_.tensors[i].bytes());
     }
     return inputs;

@@ -48,6 +48,7 @@ bool RankSimulator::begin_graph() {
     }
     for (const Stream stream : {Stream::d2h, Stream::h2d})
         allocator_.join_capture(kGraphPool, static_cast<memory::Stream>(stream));
+    capture_order_.begin();
     capturing_ = true;
     return true;
 }

@@ -14,6 +14,8 @@ using program::Operation;
 
 Tick ticks(types::Nanoseconds time) { return time.count(); }
 
+Stream capture_stream(Stream stream) { return stream == Stream::main ? Stream::capture : stream; }
+
 }  // namespace
 
 // ------------------------------------------------------------------------------------------------- the allocator's
@@ -28,6 +30,14 @@ bool RankSimulator::Events::completed(memory::EventHandle event) {
     const bool done = rank_.device_.completed(static_cast<EventId>(event));
     if (done) --outstanding_;
     return done;
+}
+
+std::optional<memory::CaptureMark> RankSimulator::Events::mark(memory::Stream stream) {
+    return rank_.capture_order_.mark(static_cast<Stream>(stream));
+}
+
+bool RankSimulator::Events::is_behind(memory::Stream stream, memory::CaptureMark mark) {
+    return rank_.capture_order_.is_behind(static_cast<Stream>(stream), mark);
 }
 
 void RankSimulator::Events::wait_all() {
@@ -193,7 +203,7 @@ std::uint32_t RankSimulator::event_of(const program::Instance& instance, const O
 
 /// Graphs are captured on a stream of their own, which owns the memory that their main stream takes.
 memory::Stream RankSimulator::memory_stream(Stream stream) const {
-    return static_cast<memory::Stream>(capturing_ && stream == Stream::main ? Stream::capture : stream);
+    return static_cast<memory::Stream>(capturing_ ? capture_stream(stream) : stream);
 }
 
 /// Result: false if a neighbour has to move first (the operation has then had no effect and is tried again), or out of
@@ -239,7 +249,7 @@ Tick RankSimulator::launch_cost(const Operation& operation) const {
 /// move first.
 bool RankSimulator::await_launch_queue(Stream stream) {
     const auto full = [&] {
-        return device_.pending(stream) >= static_cast<std::size_t>(node_.host.launch_queue_depth);
+        return device_.launches(stream) >= static_cast<std::size_t>(node_.host.launch_queue_depth);
     };
     if (full() && !device_.advance_to(host_)) return false;
     while (full()) {
@@ -255,7 +265,10 @@ bool RankSimulator::await_launch_queue(Stream stream) {
 bool RankSimulator::launch(const Operation& operation) {
     if (!capturing_ && !await_launch_queue(operation.stream)) return false;
     host_ += launch_cost(operation);
-    if (!capturing_) submit(operation, operation.stream, work_tag(instance_, operation_));
+    if (capturing_)
+        capture_order_.work(capture_stream(operation.stream));
+    else
+        submit(operation, operation.stream, work_tag(instance_, operation_));
     return true;
 }
 
@@ -328,14 +341,14 @@ void RankSimulator::sample_memory() {
 
 void RankSimulator::record_event(const Operation& operation) {
     host_ += ticks(node_.host.event_call);
-    if (capturing_) return;
+    if (capturing_) return capture_order_.record(event_of(instance(), operation), capture_stream(operation.stream));
     program_events_[event_of(instance(), operation)] =
         static_cast<std::uint64_t>(device_.record(operation.stream, host_)) + 1;
 }
 
 void RankSimulator::wait_event(const Operation& operation) {
     host_ += ticks(node_.host.event_call);
-    if (capturing_) return;
+    if (capturing_) return capture_order_.wait_event(capture_stream(operation.stream), event_of(instance(), operation));
     const std::uint64_t event = program_events_[event_of(instance(), operation)];
     STOWAGE_CHECK(event != 0, "a wait for an event that was not recorded in this step");
     device_.wait(operation.stream, static_cast<EventId>(event - 1), host_);
@@ -343,7 +356,7 @@ void RankSimulator::wait_event(const Operation& operation) {
 
 void RankSimulator::stream_wait(const Operation& operation) {
     host_ += 2 * ticks(node_.host.event_call);
-    if (capturing_) return;
+    if (capturing_) return capture_order_.wait(capture_stream(operation.stream), capture_stream(operation.other));
     device_.wait(operation.stream, device_.record(operation.other, host_), host_);
 }
 

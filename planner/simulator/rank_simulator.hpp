@@ -11,6 +11,7 @@
 #include "planner/memory/pinned_pool.hpp"
 #include "planner/program/step_program.hpp"
 #include "planner/program/timeline.hpp"
+#include "planner/simulator/capture_order.hpp"
 #include "planner/simulator/peer_channel.hpp"
 #include "planner/simulator/virtual_device.hpp"
 #include "scenarios/types/hardware.hpp"
@@ -81,6 +82,8 @@ private:
         memory::EventHandle record(memory::Stream stream) override;
         bool completed(memory::EventHandle event) override;
         void wait_all() override;
+        std::optional<memory::CaptureMark> mark(memory::Stream stream) override;
+        bool is_behind(memory::Stream stream, memory::CaptureMark mark) override;
         [[nodiscard]] std::int64_t outstanding() const { return outstanding_; }
 
     private:
@@ -145,6 +148,7 @@ private:
     Tick stage_begin_ = 0;
     std::int64_t executed_ = 0;
     bool out_of_memory_ = false;
+    CaptureOrder capture_order_;
     bool capturing_ = false;  ///< a graph is being captured: nothing is launched
     Bytes executable_graphs_{};
     std::int64_t graph_launches_ = 0;

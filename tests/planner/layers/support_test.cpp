@@ -36,16 +36,14 @@ TEST(Support, NamesAllMissingFeaturesAtOnce) {
     scenario.precision = types::Precision::nvfp4;
     scenario.recompute.recompute_granularity = types::RecomputeGranularity::selective;
     scenario.recompute.recompute_modules = {types::RecomputeModule::mlp, types::RecomputeModule::mhc};
-    scenario.cuda_graph.cuda_graph_impl = types::CudaGraphImpl::transformer_engine;
-    scenario.cuda_graph.cuda_graph_modules = {types::CudaGraphModule::attn};
-    scenario.model.mtp_num_layers = 1;
+    scenario.model.mtp_num_layers = 2;
     scenario.model.untie_embeddings_and_output_weights = true;
     EXPECT_EQ(refusal(scenario),
               "not supported by the layers of implementation megatron:\n"
               "  - cp_comm_type: a2a+p2p\n"
               "  - precision: nvfp4\n"
               "  - recomputation of mhc\n"
-              "  - the graph of a multi-token-prediction layer");
+              "  - mtp_num_layers: 2");
 }
 
 TEST(Support, NamesEachFeatureThatIsMissing) {
