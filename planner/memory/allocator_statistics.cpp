@@ -17,20 +17,34 @@ void StatisticByPool::change(PoolClass pool, std::int64_t by) {
 }
 
 StatisticsCounter::Levels StatisticsCounter::levels_of(const Sums& sums) {
-    return {sums.added[kBlocks] - sums.freed_blocks, sums.added[kBytes] - sums.freed_bytes,
-            sums.added[kBlocks] - sums.released[kBlocks], sums.added[kBytes] - sums.released[kBytes],
-            sums.added[kRequested] - sums.released[kRequested]};
+    const std::int64_t blocks = sums.added[kBlocks] - sums.released[kBlocks];
+    const std::int64_t bytes = sums.added[kBytes] - sums.released[kBytes];
+    return {blocks - sums.held_blocks,
+            bytes - sums.held_bytes,
+            blocks,
+            bytes,
+            sums.added[kRequested] - sums.released[kRequested],
+            sums.split[kBlocks],
+            sums.split[kBytes]};
 }
 
+// What is added to one class is added to both, so each class may only go as far as the other leaves room: half of it.
 void StatisticsCounter::look_at_peaks() {
-    const Levels small = levels_of(sums_[0]);
-    const Levels large = levels_of(sums_[1]);
-    for (std::size_t i = 0; i < small.size(); ++i) {
-        peaks_[0][i] = std::max(peaks_[0][i], small[i]);
-        peaks_[1][i] = std::max(peaks_[1][i], large[i]);
-        peaks_[2][i] = std::max(peaks_[2][i], small[i] + large[i]);
+    std::array<Levels, 3> levels{levels_of(sums_[0]), levels_of(sums_[1]), Levels{}};
+    std::array<Levels, 3> room{};
+    for (std::size_t i = 0; i < levels[2].size(); ++i) levels[2][i] = levels[0][i] + levels[1][i];
+    for (std::size_t which = 0; which < levels.size(); ++which) {
+        for (std::size_t i = 0; i < levels[which].size(); ++i) {
+            peaks_[which][i] = std::max(peaks_[which][i], levels[which][i]);
+            room[which][i] = peaks_[which][i] - levels[which][i];
+        }
     }
-    peaks_are_stale_ = false;
+    for (std::size_t which = 0; which < sums_.size(); ++which) {
+        const auto least = [&](std::size_t i) { return std::min(room[which][i], room[2][i] / 2); };
+        sums_[which].blocks_to_a_peak = std::min(least(0), least(2));
+        sums_[which].bytes_to_a_peak = std::min({least(1), least(3), least(4)});
+        sums_[which].split_to_a_peak = {least(5), least(6)};
+    }
 }
 
 StatisticsCounter::Sums StatisticsCounter::total() const {
@@ -39,8 +53,12 @@ StatisticsCounter::Sums StatisticsCounter::total() const {
         all.added[i] += sums_[1].added[i];
         all.released[i] += sums_[1].released[i];
     }
-    all.freed_blocks += sums_[1].freed_blocks;
-    all.freed_bytes += sums_[1].freed_bytes;
+    for (std::size_t i = 0; i < all.split.size(); ++i) {
+        all.split[i] += sums_[1].split[i];
+        all.split_added[i] += sums_[1].split_added[i];
+    }
+    all.held_blocks += sums_[1].held_blocks;
+    all.held_bytes += sums_[1].held_bytes;
     return all;
 }
 
@@ -55,9 +73,8 @@ constexpr std::array kByPool{
 }  // namespace
 
 void StatisticsCounter::reset_peaks() {
-    const Sums all = total();
-    peaks_ = {levels_of(sums_[0]), levels_of(sums_[1]), levels_of(all)};
-    peaks_are_stale_ = false;
+    peaks_ = {levels_of(sums_[0]), levels_of(sums_[1]), levels_of(total())};
+    look_at_peaks();
     for (const auto member : kByPool)
         for (Statistic* one : {&(rest_.*member).all, &(rest_.*member).large_pool, &(rest_.*member).small_pool})
             one->peak = one->current;
@@ -77,8 +94,6 @@ void StatisticsCounter::reset_accumulated() {
 
 MemoryStatistics StatisticsCounter::statistics() const {
     MemoryStatistics result = rest_;
-    StatisticsCounter now = *this;
-    now.look_at_peaks();
     const std::array<Sums, 3> sums{sums_[0], sums_[1], total()};
     const auto pick = [](StatisticByPool& by_pool, std::size_t which) -> Statistic& {
         return which == 0 ? by_pool.small_pool : which == 1 ? by_pool.large_pool : by_pool.all;
@@ -87,18 +102,23 @@ MemoryStatistics StatisticsCounter::statistics() const {
         const Sums& all = sums[which];
         const Sums& base = base_[which];
         const Levels levels = levels_of(all);
-        const std::array<StatisticByPool*, 5> where{&result.allocation, &result.allocated_bytes, &result.active,
-                                                    &result.active_bytes, &result.requested_bytes};
-        const std::array<std::int64_t, 5> added{
-            all.added[kBlocks] - base.added[kBlocks], all.added[kBytes] - base.added[kBytes],
-            all.added[kBlocks] - base.added[kBlocks], all.added[kBytes] - base.added[kBytes],
-            all.added[kRequested] - base.added[kRequested]};
-        const std::array<std::int64_t, 5> freed{
-            all.freed_blocks - base.freed_blocks, all.freed_bytes - base.freed_bytes,
-            all.released[kBlocks] - base.released[kBlocks], all.released[kBytes] - base.released[kBytes],
-            all.released[kRequested] - base.released[kRequested]};
+        const std::array<StatisticByPool*, 7> where{
+            &result.allocation,          &result.allocated_bytes, &result.active,
+            &result.active_bytes,        &result.requested_bytes, &result.inactive_split,
+            &result.inactive_split_bytes};
+        const std::int64_t blocks = all.added[kBlocks] - base.added[kBlocks];
+        const std::int64_t bytes = all.added[kBytes] - base.added[kBytes];
+        // What was taken away is what was added less what there is more than at the reset.
+        const Levels added{blocks,
+                           bytes,
+                           blocks,
+                           bytes,
+                           all.added[kRequested] - base.added[kRequested],
+                           all.split_added[kBlocks] - base.split_added[kBlocks],
+                           all.split_added[kBytes] - base.split_added[kBytes]};
+        const Levels before = levels_of(base);
         for (std::size_t i = 0; i < levels.size(); ++i)
-            pick(*where[i], which) = {levels[i], now.peaks_[which][i], added[i], freed[i]};
+            pick(*where[i], which) = {levels[i], peaks_[which][i], added[i], added[i] - (levels[i] - before[i])};
     }
     return result;
 }

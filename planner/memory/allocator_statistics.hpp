@@ -2,8 +2,9 @@
 
 // The statistics of the caching allocator under the names that torch.cuda.memory_stats() gives them.
 //
-// Allocating and freeing only add to sums over time. What there is at a moment is the difference of two sums; a peak
-// can only lie where something is taken away after something was added, so peaks are looked at there.
+// Allocating and freeing only add to sums over time. What there is at a moment is the difference of two sums. Peaks are
+// looked at only when one may have been passed: each time, how far every quantity is below its peak is kept, and until
+// that much has been added, whatever was freed meanwhile, none has.
 //
 // Source: PyTorch 2.11, c10/core/CachingDeviceAllocator.h and c10/cuda/CUDACachingAllocator.cpp (what each counts),
 // torch/cuda/memory.py (names).
@@ -71,26 +72,41 @@ public:
         ++sums.added[kBlocks];
         sums.added[kBytes] += bytes;
         sums.added[kRequested] += requested;
-        peaks_are_stale_ = true;
+        --sums.blocks_to_a_peak;
+        sums.bytes_to_a_peak -= bytes;
+        if ((sums.blocks_to_a_peak | sums.bytes_to_a_peak) < 0) look_at_peaks();
     }
-    /// No longer in use.
-    void free(PoolClass pool, std::int64_t bytes) {
-        if (peaks_are_stale_) look_at_peaks();
-        Sums& sums = sums_[static_cast<std::size_t>(pool)];
-        ++sums.freed_blocks;
-        sums.freed_bytes += bytes;
-    }
-    /// And no longer held either.
+    /// No longer in use, nor held.
     void release(PoolClass pool, std::int64_t bytes, std::int64_t requested) {
-        if (peaks_are_stale_) look_at_peaks();
         Sums& sums = sums_[static_cast<std::size_t>(pool)];
         ++sums.released[kBlocks];
         sums.released[kBytes] += bytes;
         sums.released[kRequested] += requested;
     }
+    /// No longer in use but held from now on, until it is released.
+    void hold(PoolClass pool, std::int64_t bytes) {
+        Sums& sums = sums_[static_cast<std::size_t>(pool)];
+        ++sums.held_blocks;
+        sums.held_bytes += bytes;
+    }
+    /// No longer held; what is released follows.
+    void end_hold(PoolClass pool, std::int64_t bytes) {
+        Sums& sums = sums_[static_cast<std::size_t>(pool)];
+        --sums.held_blocks;
+        sums.held_bytes -= bytes;
+    }
+    /// Free blocks that share their segment, more or less of them.
     void change_split(PoolClass pool, std::int64_t blocks, std::int64_t bytes) {
-        if (blocks != 0) rest_.inactive_split.change(pool, blocks);
-        if (bytes != 0) rest_.inactive_split_bytes.change(pool, bytes);
+        Sums& sums = sums_[static_cast<std::size_t>(pool)];
+        sums.split[kBlocks] += blocks;
+        sums.split[kBytes] += bytes;
+        const std::int64_t more_blocks = blocks > 0 ? blocks : 0;
+        const std::int64_t more_bytes = bytes > 0 ? bytes : 0;
+        sums.split_added[kBlocks] += more_blocks;
+        sums.split_added[kBytes] += more_bytes;
+        sums.split_to_a_peak[kBlocks] -= more_blocks;
+        sums.split_to_a_peak[kBytes] -= more_bytes;
+        if ((sums.split_to_a_peak[kBlocks] | sums.split_to_a_peak[kBytes]) < 0) look_at_peaks();
     }
     void change_segments(PoolClass pool, std::int64_t segments) { rest_.segment.change(pool, segments); }
     void change_reserved(PoolClass pool, std::int64_t bytes) { rest_.reserved_bytes.change(pool, bytes); }
@@ -107,11 +123,16 @@ private:
     struct Sums {
         std::array<std::int64_t, kQuantities> added{};
         std::array<std::int64_t, kQuantities> released{};
-        std::int64_t freed_blocks = 0;
-        std::int64_t freed_bytes = 0;
+        std::int64_t held_blocks = 0;
+        std::int64_t held_bytes = 0;
+        std::int64_t blocks_to_a_peak = 0;  ///< may be added before any peak of the class or of both is passed
+        std::int64_t bytes_to_a_peak = 0;
+        std::array<std::int64_t, 2> split{};  ///< blocks and bytes, as the next two
+        std::array<std::int64_t, 2> split_added{};
+        std::array<std::int64_t, 2> split_to_a_peak{};
     };
-    /// In the order of MemoryStatistics: allocation, allocated_bytes, active, active_bytes, requested_bytes.
-    using Levels = std::array<std::int64_t, 5>;
+    /// In the order of MemoryStatistics, from allocation to inactive_split_bytes.
+    using Levels = std::array<std::int64_t, 7>;
     static Levels levels_of(const Sums& sums);
     void look_at_peaks();
     [[nodiscard]] Sums total() const;
@@ -120,7 +141,6 @@ private:
     std::array<Sums, 3> base_;       ///< small, large, all: the sums at the last reset_accumulated
     std::array<Levels, 3> peaks_{};  ///< small, large, all
     MemoryStatistics rest_;          ///< what changes seldom
-    bool peaks_are_stale_ = false;
 };
 
 }  // namespace stowage::memory

@@ -70,6 +70,7 @@ bool CachingAllocator::has_block(Bytes size, Stream stream) {
 }
 
 BlockIndex CachingAllocator::find_block(Bytes size, CacheIndex cache) {
+    if (collects_garbage_) count_search(cache);
     if (const BlockIndex found = take_free_block(size, cache); found != kNoBlock) return found;
     if (collects_garbage_) collect_garbage();
     if (const BlockIndex made = reserve(size, cache); made != kNoBlock) return made;
@@ -116,12 +117,18 @@ std::optional<FreeList::Entry> CachingAllocator::best_fit(Bytes size, CacheIndex
     return found;
 }
 
+void CachingAllocator::count_search(CacheIndex index) {
+    if (caches_[index].pool == PoolClass::large && caches_[index].owner == kDefaultPool) ++searches_;
+}
+
 BlockIndex CachingAllocator::take_free_block(Bytes size, CacheIndex index) {
-    Cache& cache = caches_[index];
-    if (collects_garbage_ && cache.pool == PoolClass::large && cache.owner == kDefaultPool) ++searches_;
+    FreeList& list = caches_[index].free;
+    // Of blocks that cannot grow, one of the very size is always the best, and may always serve.
+    if (!config_.expandable_segments)
+        if (const BlockIndex exact = list.take_exact(size); exact != kNoBlock) return exact;
     const std::optional<FreeList::Entry> found = best_fit(size, index);
     if (!found) return kNoBlock;
-    cache.free.erase(found->size, found->address);
+    list.erase(found->size, found->address, blocks_[found->block].guess);
     return found->block;
 }
 
@@ -208,8 +215,8 @@ BlockIndex CachingAllocator::cut(BlockIndex index, std::int64_t size) {
 }
 
 void CachingAllocator::list_free(BlockIndex index) {
-    const Block& block = blocks_[index];
-    caches_[block.cache].free.insert({Bytes{block.size}, block.address, index});
+    Block& block = blocks_[index];
+    block.guess = caches_[block.cache].free.insert({Bytes{block.size}, block.address, index}, block.guess);
     if (!collects_garbage_) return;
     if (listed_at_.size() <= index) listed_at_.resize(blocks_.size());
     listed_at_[index] = searches_;
@@ -217,7 +224,7 @@ void CachingAllocator::list_free(BlockIndex index) {
 
 void CachingAllocator::unlist_free(BlockIndex index) {
     const Block& block = blocks_[index];
-    caches_[block.cache].free.erase(Bytes{block.size}, block.address);
+    caches_[block.cache].free.erase(Bytes{block.size}, block.address, block.guess);
 }
 
 void CachingAllocator::free(BlockHandle handle) {
@@ -226,15 +233,22 @@ void CachingAllocator::free(BlockHandle handle) {
     Block& block = blocks_[index];
     block.allocated = false;
     stats_.allocated -= Bytes{block.size};
-    counter_.free(block.pool, block.size);
     if (block.size >= config_.max_split_size.count) [[unlikely]]
         counter_.change_oversize_blocks(-1);
-    if (block.used_by == 0)
+    if (block.used_by == 0) {
         make_free(index);
-    else if (capturing())
+        return;
+    }
+    counter_.hold(block.pool, block.size);
+    if (capturing())
         defer(index);
     else
         hold(index);
+}
+
+void CachingAllocator::end_hold(BlockIndex index) {
+    counter_.end_hold(blocks_[index].pool, blocks_[index].size);
+    make_free(index);
 }
 
 void CachingAllocator::record_stream(BlockHandle handle, Stream stream) {

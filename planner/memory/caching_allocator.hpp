@@ -151,6 +151,7 @@ private:
         std::uint32_t segment = 0;
         /// kUnmapped: no block but a hole in an expandable segment, never free. kDeferred: freed during a capture.
         std::uint32_t pending_events = 0;
+        FreeList::Guess guess = FreeList::kNoGuess;
         CacheIndex cache = 0;
         PoolClass pool = PoolClass::small;
         bool allocated = false;
@@ -200,6 +201,7 @@ private:
     [[nodiscard]] Bytes granule_of(PoolClass pool) const { return granule(pool, config_.large_segment); }
     BlockIndex find_block(Bytes size, CacheIndex cache);
     [[nodiscard]] std::optional<FreeList::Entry> best_fit(Bytes size, CacheIndex cache) const;
+    void count_search(CacheIndex cache);
     BlockIndex take_free_block(Bytes size, CacheIndex cache);
     BlockIndex reserve(Bytes size, CacheIndex cache);
     BlockIndex reserve_segment(Bytes size, CacheIndex cache);
@@ -210,6 +212,7 @@ private:
     void list_free(BlockIndex index);
     void unlist_free(BlockIndex index);
     void make_free(BlockIndex index);
+    void end_hold(BlockIndex index);
     std::int64_t absorb_free(BlockIndex index, BlockIndex neighbour);
     void absorb_previous(BlockIndex index);
     void absorb_next(BlockIndex index);

@@ -14,20 +14,6 @@ constexpr std::size_t kSpareEmptyBins = 32;  ///< empty bins that are kept whate
 
 }  // namespace
 
-std::size_t FreeList::slot_of(std::int64_t size) const {
-    // Fibonacci hashing; sizes are multiples of 512, so the low bits say nothing.
-    const std::uint64_t mixed = static_cast<std::uint64_t>(size) * 0x9E3779B97F4A7C15ULL;
-    return static_cast<std::size_t>(mixed >> 32) & (table_.size() - 1);
-}
-
-std::uint32_t FreeList::find_bin(std::int64_t size) const {
-    if (table_.empty()) return kNoBin;
-    for (std::size_t slot = slot_of(size);; slot = (slot + 1) & (table_.size() - 1)) {
-        const std::uint32_t bin = table_[slot];
-        if (bin == kNoBin || bins_[bin].size == size) return bin;
-    }
-}
-
 void FreeList::add_to_table(std::int64_t size, std::uint32_t bin) {
     std::size_t slot = slot_of(size);
     while (table_[slot] != kNoBin) slot = (slot + 1) & (table_.size() - 1);
@@ -68,31 +54,17 @@ void FreeList::drop_empty_bins() {
     std::sort(order_.begin(), order_.end(), [](const Rank& a, const Rank& b) { return a.size < b.size; });
 }
 
-void FreeList::insert(Entry entry) {
-    std::vector<Item>& items = bins_[find_or_add_bin(entry.size.count)].items;
-    filled_bins_ += items.empty() ? 1 : 0;
-    if (items.empty() || entry.address < items.back().address) {
-        items.push_back({entry.address, entry.block});
-        return;
-    }
+void FreeList::insert_within(std::vector<Item>& items, const Entry& entry) {
     const auto place = std::lower_bound(items.begin(), items.end(), entry.address,
                                         [](const Item& item, Address address) { return item.address > address; });
     items.insert(place, {entry.address, entry.block});
 }
 
-void FreeList::erase(Bytes size, Address address) {
-    const std::uint32_t bin = find_bin(size.count);
-    STOWAGE_CHECK(bin != kNoBin && !bins_[bin].items.empty(), "no free block of that size");
-    std::vector<Item>& items = bins_[bin].items;
-    if (items.back().address == address) {
-        items.pop_back();
-    } else {
-        const auto place = std::lower_bound(items.begin(), items.end(), address,
-                                            [](const Item& item, Address wanted) { return item.address > wanted; });
-        STOWAGE_CHECK(place != items.end() && place->address == address, "no free block at that address");
-        items.erase(place);
-    }
-    filled_bins_ -= items.empty() ? 1 : 0;
+void FreeList::erase_within(std::vector<Item>& items, Address address) {
+    const auto place = std::lower_bound(items.begin(), items.end(), address,
+                                        [](const Item& item, Address wanted) { return item.address > wanted; });
+    STOWAGE_CHECK(place != items.end() && place->address == address, "no free block at that address");
+    items.erase(place);
 }
 
 FreeList::Entry FreeList::last_of(const Bin& bin) {

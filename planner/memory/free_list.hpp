@@ -3,7 +3,8 @@
 // The free blocks of one stream and one pool class, in the order (size, address).
 //
 // Training asks for the same few sizes over and over, so blocks of one size share a bin and the common request is one
-// hash look-up and a pop. A bin keeps its addresses falling: the block that best fit takes, the lowest, is the last
+// hash look-up and a pop. The bin that an entry went to is told, as a guess that saves the look-up when the block comes
+// back with the same size. A bin keeps its addresses falling: the block that best fit takes, the lowest, is the last
 // one, and the frees of a backward pass, which run against the order of allocation, land there too. A request that no
 // bin serves exactly walks the list of bins by size. Bins that run empty stay, since their size will return; when they
 // outnumber the others they are dropped together.
@@ -17,6 +18,7 @@
 
 #include "planner/memory/device_memory.hpp"
 #include "scenarios/types/bytes.hpp"
+#include "scenarios/types/check.hpp"
 
 namespace stowage::memory {
 
@@ -32,10 +34,42 @@ public:
         BlockIndex block = kNoBlock;
     };
 
-    /// Cost: O(log + shift) of the bin of that size.
-    void insert(Entry entry);
+    /// Where an entry was put: good until bins are dropped, and checked where it is used.
+    using Guess = std::uint32_t;
+    static constexpr Guess kNoGuess = 0xFFFFFFFF;
+
+    /// Cost: O(log + shift) of the bin of that size; O(1) below all others of it.
+    Guess insert(Entry entry, Guess guess = kNoGuess) {
+        if (!is_bin_of(guess, entry.size.count)) guess = find_or_add_bin(entry.size.count);
+        std::vector<Item>& items = bins_[guess].items;
+        if (items.empty()) ++filled_bins_;
+        if (items.empty() || entry.address < items.back().address)
+            items.push_back({entry.address, entry.block});
+        else
+            insert_within(items, entry);
+        return guess;
+    }
     /// Throws: std::logic_error if no such entry is there.
-    void erase(Bytes size, Address address);
+    void erase(Bytes size, Address address, Guess guess = kNoGuess) {
+        if (!is_bin_of(guess, size.count)) guess = find_bin(size.count);
+        STOWAGE_CHECK(guess != kNoBin && !bins_[guess].items.empty(), "no free block of that size");
+        std::vector<Item>& items = bins_[guess].items;
+        if (items.back().address == address)
+            items.pop_back();
+        else
+            erase_within(items, address);
+        if (items.empty()) --filled_bins_;
+    }
+    /// Takes the first entry of exactly `size` bytes out; kNoBlock if there is none.
+    BlockIndex take_exact(Bytes size) {
+        const std::uint32_t bin = find_bin(size.count);
+        if (bin == kNoBin || bins_[bin].items.empty()) return kNoBlock;
+        std::vector<Item>& items = bins_[bin].items;
+        const BlockIndex block = items.back().block;
+        items.pop_back();
+        if (items.empty()) --filled_bins_;
+        return block;
+    }
     /// The first entry of at least `size` bytes: smallest, then lowest.
     [[nodiscard]] std::optional<Entry> best_fit(Bytes size) const;
     /// The entry behind `entry`, which is in the list, in the order.
@@ -60,14 +94,29 @@ private:
         std::uint32_t bin;
     };
 
-    [[nodiscard]] std::uint32_t find_bin(std::int64_t size) const;
+    [[nodiscard]] bool is_bin_of(Guess guess, std::int64_t size) const {
+        return guess < order_.size() && bins_[guess].size == size;
+    }
+    [[nodiscard]] std::size_t slot_of(std::int64_t size) const {
+        // Fibonacci hashing; sizes are multiples of 512, so the low bits say nothing.
+        const std::uint64_t mixed = static_cast<std::uint64_t>(size) * 0x9E3779B97F4A7C15ULL;
+        return static_cast<std::size_t>(mixed >> 32) & (table_.size() - 1);
+    }
+    [[nodiscard]] std::uint32_t find_bin(std::int64_t size) const {
+        if (table_.empty()) return kNoBin;
+        for (std::size_t slot = slot_of(size);; slot = (slot + 1) & (table_.size() - 1)) {
+            const std::uint32_t bin = table_[slot];
+            if (bin == kNoBin || bins_[bin].size == size) return bin;
+        }
+    }
+    static void insert_within(std::vector<Item>& items, const Entry& entry);
+    static void erase_within(std::vector<Item>& items, Address address);
     std::uint32_t find_or_add_bin(std::int64_t size);
-    [[nodiscard]] std::size_t slot_of(std::int64_t size) const;
     void add_to_table(std::int64_t size, std::uint32_t bin);
     void drop_empty_bins();
     [[nodiscard]] static Entry last_of(const Bin& bin);
 
-    static constexpr std::uint32_t kNoBin = 0xFFFFFFFF;
+    static constexpr std::uint32_t kNoBin = kNoGuess;
     std::vector<Bin> bins_;             ///< in order of appearance; those beyond order_.size() are spare
     std::vector<Rank> order_;           ///< bins by rising size, empty ones too
     std::vector<std::uint32_t> table_;  ///< open addressing by size, a power of two of slots, at most half full

@@ -140,7 +140,7 @@ void CachingAllocator::release_deferred() {
         block.pending_events = 0;
         block.used_by &= ~block.used_in_capture;
         hold(deferred.block);
-        if (block.pending_events == 0) make_free(deferred.block);
+        if (block.pending_events == 0) end_hold(deferred.block);
     }
     deferred_.clear();
 }
@@ -155,7 +155,7 @@ void CachingAllocator::lend_ordered_blocks(Stream stream) {
         block.pending_events = 0;
         block.used_by = 0;
         block.used_in_capture = 0;
-        make_free(deferred.block);
+        end_hold(deferred.block);
         return true;
     });
 }
@@ -166,7 +166,7 @@ void CachingAllocator::release_completed() {
         HeldQueue& queue = held_[stream];
         while (queue.head < queue.blocks.size() && events_->completed(queue.blocks[queue.head].event)) {
             const BlockIndex index = queue.blocks[queue.head++].block;
-            if (--blocks_[index].pending_events == 0) make_free(index);
+            if (--blocks_[index].pending_events == 0) end_hold(index);
         }
         if (2 * queue.head < queue.blocks.size()) continue;
         queue.blocks.erase(queue.blocks.begin(), queue.blocks.begin() + static_cast<std::ptrdiff_t>(queue.head));
