@@ -71,6 +71,7 @@ VirtualDevice::Item& VirtualDevice::push(Stream stream, Kind kind, Tick issued) 
     STOWAGE_CHECK(issued >= now_, "the host issues in the past of its device");
     check_moment(issued);
     queued_ |= bit(number(stream));
+    if (kind != Kind::record && kind != Kind::wait) ++queue.launches;
     Item& item = queue.items.emplace_back();
     item.kind = kind;
     item.issued = issued;
@@ -393,6 +394,7 @@ void VirtualDevice::finish(int stream) {
     if (finished_ != nullptr)
         finished_->push_back({running.item.tag_or_event, static_cast<Stream>(stream), running.start, now_});
     active_ &= ~bit(stream);
+    --queues_[static_cast<std::size_t>(stream)].launches;
     if (running.item.kind == Kind::copy) {
         --copies_[running.item.detail];
         speeds_stale_ = true;

@@ -101,6 +101,9 @@ public:
     [[nodiscard]] bool completed(EventId event) const;
     /// Pieces on a stream that are not finished.
     [[nodiscard]] std::size_t pending(Stream stream) const;
+    /// Those of them that are work: recordings of events and waits take no place in a stream's launch queue.
+    /// Source: docs/measurements/2026-11-29-h200-peer-memory.json, calls accepted behind a kernel that does not end.
+    [[nodiscard]] std::size_t launches(Stream stream) const { return queues_[program::index(stream)].launches; }
     [[nodiscard]] bool idle() const { return active_ == 0 && queued_ == 0; }
 
     /// Counts the moments passed and the transfers posted; stands still only while nothing happens.
@@ -129,6 +132,7 @@ private:
     struct Queue {
         std::vector<Item> items;
         std::size_t head = 0;
+        std::size_t launches = 0;  ///< of work that is not finished
         [[nodiscard]] bool empty() const { return head == items.size(); }
         [[nodiscard]] std::size_t size() const { return items.size() - head; }
     };

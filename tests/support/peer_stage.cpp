@@ -4,472 +4,24 @@
 #include <numeric>
 
 #include "scenarios/reader/scenario_reader.hpp"
+#include "tests/support/peer_stage_layers.hpp"
+#include "tests/support/peer_stage_times.hpp"
 
 namespace stowage::testing {
 namespace {
 
-using layers::CopyForm;
-using layers::DataType;
-using layers::Part;
-using layers::Phase;
-using layers::SavedIndex;
-using layers::ScriptBuilder;
-using layers::ScriptKind;
-using layers::Slot;
 using layers::StateBuffer;
 using types::Bytes;
-using types::KernelClass;
 using types::Module;
 using types::operator""_MiB;
 
-constexpr std::int64_t kTokens = 4096;
-constexpr std::int64_t kHidden = 4096;
-constexpr std::int64_t kFfn = 14336;
-constexpr std::int64_t kHeads = 32;
-constexpr std::int64_t kLayers = 8;
-
-const std::vector<std::int64_t> kHiddenShape{1, kTokens, kHidden};
-const std::vector<std::int64_t> kHeadShape{1, kHeads, kTokens, kHidden / kHeads};
-
-// ------------------------------------------------------------------------------------------------------- kernel times
-//
-// Profiled, ms a microbatch by phase and class. Their sum is 87.544; the step takes 366.2 / 4 = 91.55, since the
-// profiled run was cooler, so each time is scaled by 1.0458.
-
-constexpr double kForwardLinear = 21.721;
-constexpr double kForwardAttention = 2.367;
-constexpr double kForwardRest = 3.648;
-constexpr double kForwardLoss = 0.116;
-constexpr double kBackwardLinear = 43.791;
-constexpr double kBackwardAttention = 7.201;
-constexpr double kBackwardRest = 8.70;
-constexpr double kProfiled = kForwardLinear + kForwardAttention + kForwardRest + kForwardLoss + kBackwardLinear +
-                             kBackwardAttention + kBackwardRest;
-constexpr double kSteady = kPeerStepMs / static_cast<double>(kPeerMicrobatches) / kProfiled;
-
-types::Nanoseconds steady_time(double profiled_ms) {
-    return types::Nanoseconds{std::llround(profiled_ms * kSteady * 1e6)};
-}
-
-/// Median times of kernels, us. Adds move 96 MiB (32 MiB tensors), cats 448 and 192 MiB in a median of 83.4 over both.
-constexpr double kNormForward = 23.4;
-constexpr double kAddForward = 22.7;
-constexpr double kActivationForward = 178.7;        // silu, and mul, on halves of one tensor
-constexpr double kNormBackward = 37.7 + 27.2;       // input gradient, weight gradient
-constexpr double kAdd = 22.9;                       // in place, 32 MiB
-constexpr double kActivationBackward = 191.2;       // silu_backward, and mul by a half
-constexpr double kContiguousMul = 82.4;             // 336 MiB
-constexpr double kCatMlp = 2 * 83.4 * 448 / 640.0;  // by traffic
-constexpr double kCatQkv = 2 * 83.4 * 192 / 640.0;
-/// Weight gradients are added from the second microbatch on: three of four times.
-constexpr double kAccumulate = 0.75 * kAdd / 32;  // a MiB
-/// docs/measurements/2026-11-29-h200-offload-lane.json; on a cool chip too.
-constexpr double kReshape = 44.0;
-constexpr double kLossBackward = 41.3 + 34.0 + 33.2 + 49.1 + kAdd;
-
-constexpr double kLayerForwardRest = 2 * kNormForward + 2 * kAddForward + 2 * kActivationForward;
-constexpr double kLayerBackwardRest = 2 * kNormBackward + 2 * kAdd + 2 * kActivationBackward + kContiguousMul +
-                                      kCatMlp + kCatQkv + kAccumulate * (96 + 32 + 224 + 112);
-constexpr double kBackwardRestSum = kLayers * kLayerBackwardRest + kLossBackward;
-
-double linear_flops(std::int64_t in, std::int64_t out) {
-    return 2.0 * static_cast<double>(kTokens) * static_cast<double>(in) * static_cast<double>(out);
-}
-
-double layer_flops() {
-    return linear_flops(kHidden, 3 * kHidden) + linear_flops(kHidden, kHidden) + linear_flops(kHidden, 2 * kFfn) +
-           linear_flops(kFfn, kHidden);
-}
-
-// -------------------------------------------------------------------------------------------------------------- layers
-
-/// Writes one layer. The first one reads the caller's input, which nothing it does can free, and hands no gradient on.
-class LayerWriter {
-public:
-    LayerWriter(bool first, bool contiguous_gradients, double gemm_time)
-        : first_(first),
-          contiguous_gradients_(contiguous_gradients),
-          gemm_time_(gemm_time),
-          script_(first ? ScriptKind::embedding : ScriptKind::dense_layer, first ? "first peer layer" : "peer layer") {
-        script_.boundary(kHiddenShape, kHiddenShape, DataType::bf16);
-        input_ = first ? script_.held("caller's input", kHiddenShape) : layers::kInput;
-        qkv_weight_ = script_.held("qkv.weight", {3 * kHidden, kHidden});
-        proj_weight_ = script_.held("proj.weight", {kHidden, kHidden});
-    }
-
-    layers::LayerScript write() {
-        attention_forward();
-        mlp_forward();
-        mlp_backward();
-        attention_backward();
-        return script_.build();
-    }
-
-private:
-    // Kernels -------------------------------------------------------------------------------------------------------
-
-    void kernel(const char* name, KernelClass kind, double ms, double flops = 0) {
-        script_.kernel({name, kind, flops, Bytes{}, false, steady_time(ms)});
-    }
-    void linear_forward(const char* name, std::int64_t in, std::int64_t out) {
-        const double flops = linear_flops(in, out);
-        kernel(name, KernelClass::gemm, gemm_time_ * kForwardLinear * flops / (kLayers * layer_flops()), flops);
-    }
-    void rest_forward(const char* name, double us) {
-        kernel(name, KernelClass::memory_bound, kForwardRest * us / (kLayers * kLayerForwardRest));
-    }
-    void rest_backward(const char* name, double us) {
-        kernel(name, KernelClass::memory_bound, kBackwardRest * us / kBackwardRestSum);
-    }
-
-    /// Weight gradient and input gradient of a linear layer; the caller frees what they read in between.
-    struct LinearGradients {
-        Slot weight;
-        Slot input;
-        double mib;
-    };
-    LinearGradients linear_backward(const char* name, std::int64_t in, std::int64_t out) {
-        const double flops = linear_flops(in, out);
-        const double ms = gemm_time_ * kBackwardLinear / 2 * flops / (kLayers * layer_flops());
-        const Slot weight = script_.tensor(std::string(name) + " weight gradient", {out, in});
-        const Slot input = script_.tensor(std::string(name) + " input gradient", {kTokens, in});
-        script_.phase(Phase::weight_gradient);
-        script_.allocate(weight);
-        kernel(name, KernelClass::gemm, ms, flops);
-        script_.phase(Phase::backward);
-        script_.allocate(input);
-        kernel(name, KernelClass::gemm, ms, flops);
-        return {weight, input, static_cast<double>(in * out * 2) / 1048576.0};
-    }
-    void accumulate(const LinearGradients& gradients) {
-        rest_backward("accumulate weight gradient", kAccumulate * gradients.mib);
-        script_.drop(gradients.weight);
-    }
-
-    // Forward -------------------------------------------------------------------------------------------------------
-
-    struct Norm {
-        Slot output, rstd;
-        SavedIndex input_saved, rstd_saved;
-    };
-    Norm norm_forward(const char* name, Slot input, Module module) {
-        Norm norm{};
-        norm.output = script_.tensor(std::string(name) + " output", kHiddenShape);
-        norm.rstd = script_.tensor(std::string(name) + " rstd", {1, kTokens, 1}, DataType::fp32);
-        script_.start(module);
-        script_.allocate(norm.output);
-        script_.allocate(norm.rstd);
-        rest_forward(name, kNormForward);
-        norm.input_saved = script_.save(input, module);
-        norm.rstd_saved = script_.save(norm.rstd, module);
-        script_.drop(norm.rstd);
-        return norm;
-    }
-
-    void attention_forward() {
-        script_.begin_forward(Part::attn_norm);
-        attn_norm_ = norm_forward("attn_norm", input_, Module::attn_norm);
-        qkv_forward();
-        core_attention_forward();
-        projection_forward();
-    }
-
-    void qkv_forward() {
-        script_.part(Part::qkv_linear);
-        script_.start(Module::qkv_linear);
-        qkv_ = script_.tensor("qkv", {1, kTokens, 3 * kHidden});
-        script_.allocate(qkv_);
-        linear_forward("qkv", kHidden, 3 * kHidden);
-        qkv_input_ = script_.save(attn_norm_.output, Module::qkv_linear);
-        qkv_weight_saved_ = script_.save(qkv_weight_, Module::qkv_linear);
-        script_.commit(Module::qkv_linear);
-        script_.drop(attn_norm_.output);
-    }
-
-    void core_attention_forward() {
-        script_.part(Part::core_attn);
-        script_.start(Module::core_attn);
-        seed_ = script_.tensor("seed", {1}, DataType::int64);
-        offset_ = script_.tensor("offset", {1}, DataType::int64);
-        attention_out_ = script_.tensor("attention output", kHiddenShape);
-        softmax_ = script_.tensor("softmax stats", {1, kHeads, kTokens, 1}, DataType::fp32);
-        const Slot workspace = script_.tensor("cudnn forward workspace", {128});
-        for (const Slot slot : {seed_, offset_, attention_out_, softmax_, workspace}) script_.allocate(slot);
-        kernel("attention", KernelClass::attention, kForwardAttention / kLayers);
-        script_.drop(workspace);
-        for (const char* name : {"q", "k", "v"})
-            attention_saved_.push_back(
-                script_.save_view(name, qkv_, Module::core_attn, kHeadShape, CopyForm::gathered));
-        attention_saved_.push_back(
-            script_.save_view("out", attention_out_, Module::core_attn, kHeadShape, CopyForm::contiguous));
-        for (const Slot slot : {softmax_, seed_, offset_}) {
-            attention_saved_.push_back(script_.save(slot, Module::core_attn));
-            script_.drop(slot);
-        }
-        script_.commit(Module::core_attn, {qkv_});
-        script_.drop(qkv_);
-    }
-
-    void projection_forward() {
-        script_.part(Part::attn_proj);
-        script_.start(Module::attn_proj);
-        const Slot projected = script_.tensor("proj output", kHiddenShape);
-        script_.allocate(projected);
-        linear_forward("proj", kHidden, kHidden);
-        proj_input_ = script_.save(attention_out_, Module::attn_proj);
-        proj_weight_saved_ = script_.save(proj_weight_, Module::attn_proj);
-        script_.commit(Module::attn_proj, {attention_out_});
-        script_.drop(attention_out_);
-        script_.part(Part::residual);
-        middle_ = script_.tensor("attention residual", kHiddenShape);
-        script_.allocate(middle_);
-        rest_forward("add", kAddForward);
-        script_.drop(projected);
-        script_.commit(Module::attn_norm);
-    }
-
-    void mlp_forward() {
-        script_.part(Part::mlp_norm);
-        mlp_norm_ = norm_forward("mlp_norm", middle_, Module::mlp_norm);
-        script_.part(Part::mlp_fc1);
-        const Slot fc1 = script_.tensor("fc1 output", {1, kTokens, 2 * kFfn});
-        script_.allocate(fc1);
-        linear_forward("fc1", kHidden, 2 * kFfn);
-        fc1_input_ = script_.save(mlp_norm_.output);
-        script_.drop(mlp_norm_.output);
-        activation_forward(fc1);
-        script_.part(Part::mlp_fc2);
-        const Slot output = script_.tensor("fc2 output", kHiddenShape);
-        script_.allocate(output);
-        linear_forward("fc2", kFfn, kHidden);
-        script_.part(Part::residual);
-        script_.allocate(layers::kOutput);
-        rest_forward("add", kAddForward);
-        script_.drop(output);
-        script_.commit(Module::mlp_norm);
-        script_.drop(middle_);
-        script_.drop(input_);
-    }
-
-    void activation_forward(Slot fc1) {
-        script_.part(Part::mlp_act);
-        const Slot silu = script_.tensor("silu output", {1, kTokens, kFfn});
-        const Slot product = script_.tensor("mul output", {1, kTokens, kFfn});
-        script_.allocate(silu);
-        rest_forward("silu", kActivationForward);
-        gate_ = script_.save_view("gate", fc1, std::nullopt, {1, kTokens, kFfn}, CopyForm::gathered);
-        script_.allocate(product);
-        rest_forward("mul", kActivationForward);
-        silu_ = script_.save(silu);
-        up_ = script_.save_view("up", fc1, std::nullopt, {1, kTokens, kFfn}, CopyForm::gathered);
-        fc2_input_ = script_.save(product);
-        for (const Slot slot : {fc1, silu, product}) script_.drop(slot);
-    }
-
-    // Backward ------------------------------------------------------------------------------------------------------
-
-    void mlp_backward() {
-        script_.begin_backward(Part::mlp_fc2);
-        script_.commit(Module::mlp_norm);
-        script_.read(fc2_input_);
-        const LinearGradients fc2 = linear_backward("fc2", kFfn, kHidden);
-        script_.forget(fc2_input_);
-        accumulate(fc2);
-        const Slot fc1_gradient = activation_backward(fc2.input);
-        script_.part(Part::mlp_fc1);
-        script_.read(fc1_input_);
-        const LinearGradients fc1 = linear_backward("fc1", kHidden, 2 * kFfn);
-        script_.drop(fc1_gradient);
-        script_.forget(fc1_input_);
-        accumulate(fc1);
-        script_.part(Part::mlp_norm);
-        const Slot gradient = script_.tensor("mlp_norm input gradient", kHiddenShape);
-        norm_backward("mlp_norm", mlp_norm_, gradient, fc1.input);
-        script_.drop(gradient);
-        script_.start(Module::mlp_norm);
-    }
-
-    /// Result: the gradient of the first linear's output.
-    Slot activation_backward(Slot product_gradient) {
-        script_.part(Part::mlp_act);
-        const std::vector<std::int64_t> shape{1, kTokens, kFfn};
-        const Slot silu_gradient = script_.tensor("silu gradient", shape);
-        const Slot up_gradient = script_.tensor("up gradient", shape);
-        const Slot gate_gradient = script_.tensor("gate gradient", shape);
-        const Slot whole = script_.tensor("fc1 output gradient", {1, kTokens, 2 * kFfn});
-        for (const SavedIndex saved : {silu_, up_}) script_.read(saved);
-        script_.allocate(up_gradient);
-        rest_backward("mul", kContiguousMul);
-        script_.allocate(silu_gradient);
-        rest_backward("mul by a half", kActivationBackward);
-        script_.drop(product_gradient);
-        for (const SavedIndex saved : {silu_, up_}) script_.forget(saved);
-        script_.read(gate_);
-        script_.allocate(gate_gradient);
-        rest_backward("silu backward", kActivationBackward);
-        script_.drop(silu_gradient);
-        script_.forget(gate_);
-        script_.allocate(whole);
-        rest_backward("cat", kCatMlp);
-        for (const Slot slot : {gate_gradient, up_gradient}) script_.drop(slot);
-        return whole;
-    }
-
-    /// `gradient` receives the norm's input gradient, which is added to that of the residual path.
-    void norm_backward(const char* name, const Norm& norm, Slot gradient, Slot output_gradient) {
-        const Slot weight = script_.tensor(std::string(name) + " weight gradient", {kHidden});
-        script_.read(norm.input_saved);
-        script_.read(norm.rstd_saved);
-        script_.allocate(gradient);
-        script_.allocate(weight);
-        rest_backward(name, kNormBackward);
-        script_.drop(output_gradient);
-        script_.forget(norm.input_saved);
-        script_.forget(norm.rstd_saved);
-        rest_backward("add", kAdd);
-        script_.drop(weight);
-    }
-
-    void attention_backward() {
-        script_.part(Part::attn_proj);
-        script_.commit(Module::attn_norm);
-        script_.commit(Module::attn_proj);
-        script_.read(proj_input_);
-        script_.read(proj_weight_saved_);
-        const LinearGradients proj = linear_backward("proj", kHidden, kHidden);
-        script_.forget(proj_input_);
-        script_.forget(proj_weight_saved_);
-        accumulate(proj);
-        script_.start(Module::attn_proj);
-        const Slot qkv_gradient = core_attention_backward(proj.input);
-        script_.part(Part::qkv_linear);
-        script_.commit(Module::qkv_linear);
-        script_.read(qkv_input_);
-        script_.read(qkv_weight_saved_);
-        const LinearGradients qkv = linear_backward("qkv", kHidden, 3 * kHidden);
-        script_.drop(qkv_gradient);
-        script_.forget(qkv_input_);
-        script_.forget(qkv_weight_saved_);
-        accumulate(qkv);
-        script_.start(Module::qkv_linear);
-        input_gradient(qkv.input);
-    }
-
-    /// Result: the gradient of the packed projection.
-    Slot core_attention_backward(Slot output_gradient) {
-        script_.part(Part::core_attn);
-        script_.commit(Module::core_attn);
-        for (const SavedIndex saved : attention_saved_) script_.read(saved);
-        std::vector<Slot> parts;
-        for (const char* name : {"q gradient", "k gradient", "v gradient"})
-            parts.push_back(script_.tensor(name, kHeadShape));
-        const Slot workspace = script_.tensor("cudnn backward workspace", {kWorkspaceBytes / 2});
-        const Slot whole = script_.tensor("qkv gradient", {1, kTokens, 3 * kHidden});
-        for (const Slot slot : parts) script_.allocate(slot);
-        script_.allocate(workspace);
-        kernel("attention backward", KernelClass::attention, kBackwardAttention / kLayers);
-        script_.drop(workspace);
-        script_.drop(output_gradient);
-        for (const SavedIndex saved : attention_saved_) script_.forget(saved);
-        script_.start(Module::core_attn);
-        if (contiguous_gradients_)
-            for (Slot& part : parts) part = reshaped(part);
-        script_.allocate(whole);
-        rest_backward("cat", kCatQkv);
-        for (const Slot slot : parts) script_.drop(slot);
-        return whole;
-    }
-
-    /// A gradient of shape heads, tokens, width as tokens, heads, width.
-    Slot reshaped(Slot part) {
-        const Slot copy = script_.tensor("reshaped gradient", kHiddenShape);
-        script_.allocate(copy);
-        script_.kernel({"reshape", KernelClass::memory_bound, 0, Bytes{}, false, steady_time(kReshape / 1000)});
-        script_.drop(part);
-        return copy;
-    }
-
-    /// PyTorch adds in place to the output's gradient and hands that on. Here the norm's gradient is handed on instead:
-    /// the same sizes at the same places of the sequence.
-    void input_gradient(Slot output_gradient) {
-        script_.part(Part::attn_norm);
-        const Slot own = first_ ? script_.tensor("input gradient", kHiddenShape) : layers::kGradInput;
-        norm_backward("attn_norm", attn_norm_, own, output_gradient);
-        if (first_) script_.drop(own);
-        script_.drop(layers::kGradOutput);
-        script_.start(Module::attn_norm);
-    }
-
-    static constexpr std::int64_t kWorkspaceBytes = 67633408;  // as recorded
-
-    bool first_;
-    bool contiguous_gradients_;
-    double gemm_time_;
-    ScriptBuilder script_;
-    Slot input_{}, qkv_weight_{}, proj_weight_{};
-    Slot qkv_{}, seed_{}, offset_{}, softmax_{}, attention_out_{}, middle_{};
-    Norm attn_norm_{}, mlp_norm_{};
-    SavedIndex qkv_input_{}, qkv_weight_saved_{}, proj_input_{}, proj_weight_saved_{};
-    SavedIndex fc1_input_{}, fc2_input_{}, gate_{}, up_{}, silu_{};
-    std::vector<SavedIndex> attention_saved_;
-};
-
-/// mean(float(y)^2): an fp32 copy in the forward, four fp32 temporaries in the backward, where the step's peak is.
-layers::LayerScript loss_script() {
-    ScriptBuilder script(ScriptKind::head, "peer loss");
-    script.boundary(kHiddenShape, kHiddenShape, DataType::bf16);
-    auto fp32 = [&](const char* name) { return script.tensor(name, kHiddenShape, DataType::fp32); };
-    auto kernel = [&](const char* name, double ms) {
-        script.kernel({name, KernelClass::memory_bound, 0, Bytes{}, false, steady_time(ms)});
-    };
-    auto backward_kernel = [&](const char* name, double us) { kernel(name, kBackwardRest * us / kBackwardRestSum); };
-
-    script.begin_forward(Part::loss);
-    const Slot copy = fp32("fp32 copy");
-    const Slot square = fp32("square");
-    const Slot mean = script.tensor("mean", {1}, DataType::fp32);
-    script.allocate(copy);
-    kernel("to fp32", kForwardLoss * 56.1 / 116);
-    script.allocate(square);
-    kernel("pow", kForwardLoss * 33.7 / 116);
-    const SavedIndex saved = script.save(copy);
-    script.drop(copy);
-    script.allocate(mean);
-    kernel("mean", kForwardLoss * 26.2 / 116);
-    script.drop(square);
-
-    script.begin_backward(Part::loss);
-    const Slot one = script.tensor("gradient of the loss", {1}, DataType::fp32);
-    const Slot spread = fp32("div");
-    const Slot power = fp32("pow backward");
-    const Slot doubled = fp32("mul by two");
-    const Slot gradient = fp32("fp32 gradient");
-    script.allocate(one);
-    script.allocate(spread);
-    backward_kernel("div", 41.3);
-    script.read(saved);
-    script.allocate(power);
-    backward_kernel("pow", 34.0);
-    script.allocate(doubled);
-    backward_kernel("mul", 33.2);
-    script.allocate(gradient);
-    backward_kernel("mul", 49.1);
-    for (const Slot slot : {doubled, power, spread}) script.drop(slot);
-    script.forget(saved);
-    script.allocate(layers::kGradInput);
-    backward_kernel("to bf16", kAdd);
-    script.drop(gradient);
-    for (const Slot slot : {one, layers::kInput, mean}) script.drop(slot);
-    return script.build();
-}
-
-/// Parameters, their gradients, and what else is there before the first microbatch.
+/// Parameters, and what else lives through the run. Gradients: peer_stage_run.hpp.
 std::vector<StateBuffer> peer_states() {
     std::vector<StateBuffer> states;
-    for (const auto what : {StateBuffer::What::weights, StateBuffer::What::gradients})
-        for (std::int64_t layer = 0; layer < kLayers; ++layer)
-            for (const Bytes bytes : {Bytes{8192}, 96_MiB, 32_MiB, Bytes{8192}, 224_MiB, 112_MiB})
-                states.push_back({"layer " + std::to_string(layer), bytes, what, StateBuffer::When::setup});
+    for (std::int64_t layer = 0; layer < peer::kLayers; ++layer)
+        for (const Bytes bytes : {Bytes{8192}, 96_MiB, 32_MiB, Bytes{8192}, 224_MiB, 112_MiB})
+            states.push_back(
+                {"layer " + std::to_string(layer), bytes, StateBuffer::What::weights, StateBuffer::When::setup});
     for (const char* name : {"input", "input gradient", "cublas workspace", "cublas workspace of autograd"})
         states.push_back({name, 32_MiB, StateBuffer::What::workspace, StateBuffer::When::setup});
     return states;
@@ -511,17 +63,17 @@ std::vector<PeerRow> peer_rows() {
 layers::StageLayers peer_stage(types::ModuleSet offloaded, double gemm_time) {
     const bool moved = offloaded.contains(Module::core_attn);
     layers::StageLayers stage;
-    stage.scripts = {LayerWriter(true, moved, gemm_time).write(), LayerWriter(false, moved, gemm_time).write(),
-                     LayerWriter(false, false, gemm_time).write(), loss_script()};
+    stage.scripts = {peer::layer_script(true, moved, gemm_time), peer::layer_script(false, moved, gemm_time),
+                     peer::layer_script(false, false, gemm_time), peer::loss_script()};
     layers::ChunkLayers chunk;
-    chunk.order.assign(kLayers, 1);
+    chunk.order.assign(peer::kLayers, 1);
     chunk.order.front() = 0;
     chunk.order.back() = 2;
     chunk.order.push_back(3);
-    for (std::int64_t layer = 0; layer < kLayers; ++layer) chunk.layer_numbers.push_back(layer);
+    for (std::int64_t layer = 0; layer < peer::kLayers; ++layer) chunk.layer_numbers.push_back(layer);
     chunk.layer_numbers.push_back(-1);
     stage.chunks.push_back(std::move(chunk));
-    ScriptBuilder optimizer(ScriptKind::optimizer, "no optimizer");
+    layers::ScriptBuilder optimizer(layers::ScriptKind::optimizer, "no optimizer");
     stage.optimizer = optimizer.build();
     stage.states = peer_states();
     stage.boundary = 32_MiB;
@@ -534,10 +86,13 @@ types::Hardware peer_hardware() {
     types::Hardware hardware{
         reader::read_hardware(std::string(STOWAGE_SOURCE_DIR) + "/scenarios/hardware/h200-8gpu.yaml"), 1};
     types::HostCosts& host = hardware.node.host;
-    // Host time of a microbatch, means of two runs: forward 3.38 ms, backward 6.26 ms; kernels here 91 and 181.
-    host.framework_forward = types::Nanoseconds{3'380'000 / 91} - host.kernel_launch;
-    host.framework_backward = types::Nanoseconds{6'260'000 / 181} - host.kernel_launch;
-    host.launch_queue_depth = host.launch_queue_depth * (91 + 181) / 432;
+    // Medians over six modes (docs/measurements/2026-11-29-h200-peer-memory.json): a microbatch of 132 + 302 launches
+    // without the manager; with it, one way, 104 us a group and 212 us a tensor: hooks, stream contexts, copies. A
+    // group makes four calls on events on average.
+    host.framework_forward = types::Nanoseconds{5'110'000 / 132} - host.kernel_launch;
+    host.framework_backward = types::Nanoseconds{7'910'000 / 302} - host.kernel_launch;
+    host.copy_launch = types::Nanoseconds{212'000};
+    host.event_call = types::Nanoseconds{104'000 / 4};
     return hardware;
 }
 

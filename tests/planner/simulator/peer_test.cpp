@@ -2,6 +2,7 @@
 // What was measured: tests/support/peer_stage.cpp. What explains what: docs/measurements/2026-11-29-peer-prediction.md.
 
 #include <cmath>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,7 @@
 #include "planner/program/lowering.hpp"
 #include "planner/simulator/simulator.hpp"
 #include "tests/support/peer_stage.hpp"
+#include "tests/support/peer_stage_run.hpp"
 
 namespace stowage::simulator {
 namespace {
@@ -45,6 +47,7 @@ Predicted predict(const PeerRow& row, double gemm_time) {
     Predicted predicted;
     predicted.lowered =
         program::lower(stage, testing::kPeerMicrobatches, choice, types::RuleSet::main_2026_08, durations);
+    testing::run_as_the_peer(predicted.lowered.program, stage);
     predicted.run = simulate({&predicted.lowered.program}, hardware.node);
     return predicted;
 }
@@ -91,9 +94,53 @@ TEST_P(Peer, StepTakesWhatTheFirstMachineTookAtTheClockThatIdlingAllows) {
     EXPECT_LE(std::abs(percent(predict(row).step_ms(), row.step_ms.front())), 1.5);
 }
 
+// To a block of 512 bytes.
 TEST_P(Peer, AllocatedMemoryPeaksWhereItWasMeasured) {
     const PeerRow& row = GetParam();
-    EXPECT_LE(std::abs(percent(predict(row).steady().peak_allocated, row.peak_allocated)), 2);
+    EXPECT_LE(std::abs(predict(row).steady().peak_allocated.count - row.peak_allocated.count), 512);
+}
+
+// How far the host is ahead of the device decides what is still held for copies, and two programs of one peer differ by
+// as much: docs/measurements/2026-11-29-peer-prediction.md.
+TEST_P(Peer, ReservedMemoryPeaksNearWhereItWasMeasured) {
+    const PeerRow& row = GetParam();
+    if (!row.peak_reserved) GTEST_SKIP() << "not measured";
+    EXPECT_LE(std::abs(percent(predict(row, 1).steady().peak_reserved, *row.peak_reserved)), 4);
+}
+
+PeerRow row_of(std::string_view name) {
+    for (const PeerRow& row : testing::peer_rows())
+        if (row.name == name) return row;
+    throw std::logic_error("no such row");
+}
+
+/// Reserved bytes over those with nothing offloaded, in GB.
+double reserved_over_nothing(Bytes reserved, Bytes nothing) {
+    return static_cast<double>(reserved.count - nothing.count) / 1e9;
+}
+
+// Measured: +1.98 GB with core_attn and +2.55 with all five, while allocated falls by 0.70 and 1.61.
+TEST(PeerReserved, GrowsByWhatItGrewWhileAllocatedFalls) {
+    const PeerRow nothing = row_of("nothing");
+    const StageResult without = predict(nothing, 1).steady();
+    for (const std::string_view name : {"core_attn", "all five"}) {
+        const PeerRow row = row_of(name);
+        const StageResult with = predict(row, 1).steady();
+        const double measured = reserved_over_nothing(*row.peak_reserved, *nothing.peak_reserved);
+        EXPECT_LE(std::abs(percent(reserved_over_nothing(with.peak_reserved, without.peak_reserved), measured)), 10)
+            << name;
+        const double fell = reserved_over_nothing(row.peak_allocated, nothing.peak_allocated);
+        EXPECT_LE(std::abs(percent(reserved_over_nothing(with.peak_allocated, without.peak_allocated), fell)), 0.1)
+            << name;
+    }
+}
+
+// Where no copy holds memory back no clock has a say: docs/measurements/2026-11-29-h200-peer-memory.json.
+TEST(PeerReserved, IsToTheByteWhatTheDescribedProgramReservedWithNothingOffloaded) {
+    const Predicted predicted = predict(row_of("nothing"), 1);
+    EXPECT_EQ(predicted.run.ranks[0].setup.peak_reserved, Bytes{8122269696});
+    EXPECT_EQ(predicted.run.ranks[0].record.peak_reserved, Bytes{14938013696});
+    EXPECT_EQ(predicted.steady().peak_reserved, Bytes{14938013696});
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, Peer, ::testing::ValuesIn(testing::peer_rows()), [](const auto& row) {
@@ -116,7 +163,7 @@ TEST(PeerTable, ComparesPredictionAndMeasurement) {
         fmt::print(kRow, row.name, one_clock, row.mean_step_ms(), percent(one_clock, row.mean_step_ms()),
                    predicted.step_ms(), row.step_ms.front(), percent(predicted.step_ms(), row.step_ms.front()),
                    steady.peak_allocated.count, row.peak_allocated.count,
-                   percent(steady.peak_allocated, row.peak_allocated), steady.peak_reserved.count,
+                   percent(steady.peak_allocated, row.peak_allocated), predict(row, 1).steady().peak_reserved.count,
                    row.peak_reserved ? std::to_string(row.peak_reserved->count) : std::string("-"));
         EXPECT_GE(steady.peak_reserved, steady.peak_allocated);
     }

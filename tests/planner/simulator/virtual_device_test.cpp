@@ -230,6 +230,20 @@ TEST(VirtualDevice, AdvancesOneMomentAtATime) {
     EXPECT_TRUE(device->idle());
 }
 
+TEST(VirtualDevice, CountsWorkAndNoEventsInALaunchQueue) {
+    Device device(false);
+    device.kernel(10, 0, 1);
+    device.kernel(10, 0, 2);
+    const EventId event = device->record(Stream::main, 0);
+    device->wait(Stream::main, event, 0);
+    EXPECT_EQ(device->pending(Stream::main), 4U);
+    EXPECT_EQ(device->launches(Stream::main), 2U);
+    ASSERT_TRUE(device->advance_to(10));
+    EXPECT_EQ(device->launches(Stream::main), 1U);
+    ASSERT_TRUE(device->drain_all());
+    EXPECT_EQ(device->launches(Stream::main), 0U);
+}
+
 TEST(VirtualDevice, DrainsOneStreamAndLeavesTheOthersRunning) {
     Device device(false);
     device.kernel(10, 0, 1);
