@@ -66,7 +66,7 @@ public:
 private:
     /// A rank that stops needs one of its neighbours to reach a transfer. As long as some rank gets further, all do in
     /// the end. Ranks that are not neighbours run at once: they share no channel, so the result is the same whoever is
-    /// faster.
+    /// faster. Where the memory has been walked before, what is left is less than threads would wait for each other.
     void run_until_done() {
         states_.assign(ranks_.size(), RankState::needs_neighbour);
         std::vector<std::size_t> running;
@@ -76,7 +76,10 @@ private:
                 running.clear();
                 for (std::size_t i = 0; i < ranks_.size(); ++i)
                     if (turn_of(i) == turn && states_[i] != RankState::done) running.push_back(i);
-                if (!running.empty()) workers_.run(running.size(), [&](std::size_t i) { advance(running[i]); });
+                if constexpr (kMemoryFirst)
+                    for (const std::size_t i : running) advance(i);
+                else if (!running.empty())
+                    workers_.run(running.size(), [&](std::size_t i) { advance(running[i]); });
                 for (std::size_t i = 0; i < ranks_.size() && !out_of_memory_; ++i)
                     if (states_[i] == RankState::out_of_memory) out_of_memory_ = i;
                 if (out_of_memory_) return;

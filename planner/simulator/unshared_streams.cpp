@@ -17,6 +17,7 @@ void UnsharedStreams::begin(Tick time) {
         lane.spans.clear();
     }
     events_.clear();
+    posted_ = 0;
 }
 
 // ------------------------------------------------------------------------------------------------------------- issuing
@@ -113,7 +114,7 @@ bool UnsharedStreams::evaluate_transfer(Stream stream, Item& item) {
         item.reached = reach(stream, item.issued);
         item.event_or_call = item.channel->post(item.side, item.reached);
         item.posted = true;
-        ++progress_;
+        ++posted_;
     }
     const auto partner = item.channel->partner_time(item.side, item.event_or_call);
     if (!partner) return false;
@@ -124,6 +125,12 @@ bool UnsharedStreams::evaluate_transfer(Stream stream, Item& item) {
 }
 
 // ------------------------------------------------------------------------------------------------------------ counting
+
+std::uint64_t UnsharedStreams::progress() const {
+    std::uint64_t progress = posted_;
+    for (const Lane& lane : lanes_) progress += lane.known;
+    return progress;
+}
 
 Tick UnsharedStreams::done() const {
     Tick last = 0;

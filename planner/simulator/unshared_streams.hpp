@@ -54,7 +54,7 @@ public:
     /// the begin.
     [[nodiscard]] Tick host_bound(Tick end) const;
     /// Grows whenever something becomes known.
-    [[nodiscard]] std::uint64_t progress() const { return progress_; }
+    [[nodiscard]] std::uint64_t progress() const;
 
 private:
     enum class Kind : std::uint8_t { work, transfer, record, wait };
@@ -99,7 +99,7 @@ private:
     std::array<Lane, program::kStreamCount> lanes_;
     std::uint32_t deferred_ = 0;  ///< bit s: stream s has items that wait for a neighbour
     std::vector<Tick> events_;    ///< kUnknown until known
-    std::uint64_t progress_ = 0;
+    std::uint64_t posted_ = 0;    ///< transfers
 };
 
 /// When the next item of the stream is at its head and issued.
@@ -114,7 +114,6 @@ inline void UnsharedStreams::end(Stream stream, Tick time) {
     Lane& lane = lanes_[program::index(stream)];
     lane.done = time;
     lane.ends[lane.known++ % kHistory] = time;
-    ++progress_;
 }
 
 inline void UnsharedStreams::occupy(Stream stream, Tick from, Tick to) {
