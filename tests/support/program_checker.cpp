@@ -125,7 +125,8 @@ private:
 
     void end(const IssuedOperation& issued) {
         if (!graph_ || *graph_ != issued.graph) return problem("ended and not begun", issued);
-        if (issued.instance + 1 != program_.graphs[issued.graph].end) problem("ended elsewhere", issued);
+        const std::uint32_t end_of_graph = program_.graphs[issued.graph].end;
+        if (issued.instance != end_of_graph && issued.instance + 1 != end_of_graph) problem("ended elsewhere", issued);
         captured_[issued.graph] = true;
         graph_.reset();
         recorded_.clear();
