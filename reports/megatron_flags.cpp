@@ -3,6 +3,25 @@
 #include <fmt/format.h>
 
 namespace stowage::reports {
+namespace {
+
+void add_graphs(MegatronFlags& flags, const types::CudaGraph& graph, types::RuleSet rules) {
+    using types::CudaGraphImpl;
+    if (graph.cuda_graph_impl == CudaGraphImpl::none) return;
+    flags.arguments.push_back(fmt::format("--cuda-graph-impl {}", types::name_of(graph.cuda_graph_impl)));
+    std::string modules;
+    for (const types::CudaGraphModule module : graph.cuda_graph_modules)
+        modules += " " + std::string(types::name_of(module));
+    if (!modules.empty())
+        flags.arguments.push_back((rules == types::RuleSet::pr_3219 ? "--cuda-graph-scope" : "--cuda-graph-modules") +
+                                  modules);
+    if (graph.cuda_graph_warmup_steps != types::CudaGraph{}.cuda_graph_warmup_steps)
+        flags.arguments.push_back(fmt::format("--cuda-graph-warmup-steps {}", graph.cuda_graph_warmup_steps));
+    if (graph.cuda_graph_impl == CudaGraphImpl::full_iteration)
+        flags.arguments.emplace_back("--no-check-for-nan-in-loss-and-grad");
+}
+
+}  // namespace
 
 std::string plain_number(double value) { return fmt::format("{}", value); }
 
@@ -23,6 +42,16 @@ MegatronFlags megatron_flags(const types::OffloadChoice& choice) {
         flags.arguments.push_back(
             fmt::format("--fine-grained-offloading-max-inflight-offloads {}", *choice.max_inflight_offloads));
     if (choice.delay_until_cuda_graph) flags.arguments.emplace_back("--delay-offload-until-cuda-graph");
+    return flags;
+}
+
+MegatronFlags megatron_flags(const types::Scenario& scenario, const types::OffloadChoice& choice) {
+    MegatronFlags flags = megatron_flags(choice);
+    add_graphs(flags, scenario.cuda_graph, scenario.rules);
+    if (flags.arguments.empty()) return flags;
+    for (const char* name : {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "NCCL_GRAPH_REGISTER"})
+        if (const auto given = scenario.env.find(name); given != scenario.env.end())
+            flags.environment[name] = given->second;
     return flags;
 }
 

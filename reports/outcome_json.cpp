@@ -28,6 +28,21 @@ Json peaks_json(types::Bytes allocated, types::Bytes reserved) {
     return {{"peak_allocated_bytes", allocated.count}, {"peak_reserved_bytes", reserved.count}};
 }
 
+/// Peaks of the stages that only a run with graphs has, and what graphs take.
+void add_graphs(Json& json, const search::RankOutcome& rank) {
+    if (rank.graphs == 0) return;
+    // With one warm-up iteration the capture follows the first one.
+    if (rank.eager_peak_reserved > types::Bytes{0})
+        json["eager_iterations"] = peaks_json(rank.eager_peak_allocated, rank.eager_peak_reserved);
+    json["capture"] = peaks_json(rank.capture_peak_allocated, rank.capture_peak_reserved);
+    json["graphs"] = {{"captured", rank.graphs},
+                      {"launches_per_step", rank.graph_launches},
+                      {"static_input_sets", rank.graph_inputs},
+                      {"static_input_sets_without_reuse", rank.graph_inputs_without_reuse},
+                      {"private_pools_bytes", rank.private_pools.count},
+                      {"executable_bytes", rank.executable_graphs.count}};
+}
+
 Json rank_json(const search::RankOutcome& rank, std::int64_t per_stage, types::ModuleSet chosen) {
     Json json;
     json["rank"] = rank.pipeline_rank * per_stage;
@@ -37,8 +52,10 @@ Json rank_json(const search::RankOutcome& rank, std::int64_t per_stage, types::M
     json["static_bytes"] = rank.static_bytes.count;
     json["peak_allocated_bytes"] = rank.peak_allocated().count;
     json["peak_reserved_bytes"] = rank.peak_reserved().count;
+    json["peak_device_bytes"] = rank.peak_device().count;
     json["first_iteration"] = peaks_json(rank.record_peak_allocated, rank.record_peak_reserved);
     json["later_iterations"] = peaks_json(rank.steady_peak_allocated, rank.steady_peak_reserved);
+    add_graphs(json, rank);
     json["pinned_host_bytes"] = rank.pinned_host.count;
     json["pinned_arena_bytes"] = rank.pinned_arena.count;
     json["offloaded_bytes"] = by_module(rank.offloaded.bytes, chosen);
@@ -79,18 +96,28 @@ std::string stop_reason(const search::Outcome& outcome) {
     if (outcome.chunk_mismatch) return "Megatron stops in the second iteration: chunk mismatch (H3)";
     if (outcome.released_while_saved)
         return "Megatron fails in the backward: an offloaded group empties a tensor that a kept one still needs";
+    if (outcome.released_static)
+        return "Megatron fails in the first step that replays graphs: an offloaded group empties a tensor that lies in "
+               "a "
+               "graph's own memory (H4)";
     return {};
 }
 
 Json predicted_json(const search::Job& job, const search::Outcome& outcome) {
     if (!outcome.runs() || outcome.ranks.empty())
         return {{"step_time_us", nullptr}, {"stops_with", stop_reason(outcome)}};
-    return {{"step_time_us", file_microseconds(outcome.step_time)},
-            {"first_iteration_us", file_microseconds(outcome.record_time)},
-            {"tflop_per_s_per_gpu", tflop_per_s_per_gpu(job, outcome)},
-            {"peak_reserved_bytes", outcome.fullest_rank().peak_reserved().count},
-            {"pinned_host_bytes_per_node", search::pinned_on_fullest_node(job, outcome).count},
-            {"pinned_arena_bytes_per_node", search::pinned_arenas_on_fullest_node(job, outcome).count}};
+    Json json{{"step_time_us", file_microseconds(outcome.step_time)},
+              {"first_iteration_us", file_microseconds(outcome.record_time)},
+              {"tflop_per_s_per_gpu", tflop_per_s_per_gpu(job, outcome)},
+              {"peak_reserved_bytes", outcome.fullest_rank().peak_reserved().count},
+              {"peak_device_bytes", outcome.fullest_rank().peak_device().count},
+              {"pinned_host_bytes_per_node", search::pinned_on_fullest_node(job, outcome).count},
+              {"pinned_arena_bytes_per_node", search::pinned_arenas_on_fullest_node(job, outcome).count}};
+    if (outcome.capture_time.count() > 0) {
+        if (outcome.eager_time.count() > 0) json["eager_iteration_us"] = file_microseconds(outcome.eager_time);
+        json["capture_us"] = file_microseconds(outcome.capture_time);
+    }
+    return json;
 }
 
 Json ranks_json(const search::Job& job, const search::Outcome& outcome) {

@@ -81,7 +81,8 @@ Json model_summary_json(const types::Scenario& scenario) {
 
 void add_answer(Json& json, const search::Job& job, const search::Plan& plan) {
     json["choice"] = plan.chosen ? choice_json(plan.chosen->choice) : Json(nullptr);
-    json["megatron_flags"] = flags_json(plan.chosen ? megatron_flags(plan.chosen->choice) : MegatronFlags{});
+    json["megatron_flags"] =
+        flags_json(plan.chosen ? megatron_flags(job.scenario, plan.chosen->choice) : MegatronFlags{});
     json["predicted"] = plan.chosen ? predicted_json(job, *plan.chosen) : Json{{"step_time_us", nullptr}};
     json["predicted"]["lower_bound_us"] = file_microseconds(plan.certificate.lower_bound);
     json["ranks"] = plan.chosen ? ranks_json(job, *plan.chosen) : Json::array();
@@ -114,7 +115,7 @@ Json plan_json(const search::Job& job, const search::Plan& plan) {
 Json simulation_json(const search::Job& job, const search::Outcome& outcome) {
     Json json = begin_document(kSimulationSchema, job);
     json["choice"] = choice_json(outcome.choice);
-    json["megatron_flags"] = flags_json(megatron_flags(outcome.choice));
+    json["megatron_flags"] = flags_json(megatron_flags(job.scenario, outcome.choice));
     json["predicted"] = predicted_json(job, outcome);
     json["fits"] = search::fits(job, outcome);
     json["ranks"] = ranks_json(job, outcome);

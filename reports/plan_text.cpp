@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "reports/graph_sections.hpp"
 #include "reports/megatron_flags.hpp"
 #include "reports/sections.hpp"
 #include "reports/table.hpp"
@@ -25,18 +26,24 @@ std::string labelled(const char* label, const std::string& words) {
 }
 
 std::string step_words(const Json& predicted) {
-    return fmt::format("{} ms a step, {:.1f} TFLOP/s a GPU; the first iteration {} ms",
-                       milliseconds(microseconds(predicted, "step_time_us")),
-                       microseconds(predicted, "tflop_per_s_per_gpu"),
-                       milliseconds(microseconds(predicted, "first_iteration_us")));
+    std::string words = fmt::format("{} ms a step, {:.1f} TFLOP/s a GPU; the first iteration {} ms",
+                                    milliseconds(microseconds(predicted, "step_time_us")),
+                                    microseconds(predicted, "tflop_per_s_per_gpu"),
+                                    milliseconds(microseconds(predicted, "first_iteration_us")));
+    if (predicted.contains("eager_iteration_us"))
+        words += fmt::format(", eager ones {} ms", milliseconds(microseconds(predicted, "eager_iteration_us")));
+    if (predicted.contains("capture_us"))
+        words += fmt::format(", the capture {} ms", milliseconds(microseconds(predicted, "capture_us")));
+    return words;
 }
 
 std::string memory_words(const Json& ranks, std::int64_t limit) {
     const Json& fullest = fullest_rank(ranks);
-    const std::int64_t reserved = bytes(fullest, "peak_reserved_bytes");
-    return fmt::format("{} GiB reserved on the fullest rank (pipeline rank {}), {} GiB {} the limit", gib(reserved),
-                       fullest.at("pipeline_rank").dump(), gib(std::abs(limit - reserved)),
-                       reserved > limit ? "over" : "below");
+    const std::int64_t taken = peak_device(fullest);
+    return fmt::format("{} GiB {} on the fullest rank (pipeline rank {}), {} GiB {} the limit", gib(taken),
+                       fullest.contains("graphs") ? "reserved and taken by graphs" : "reserved",
+                       fullest.at("pipeline_rank").dump(), gib(std::abs(limit - taken)),
+                       taken > limit ? "over" : "below");
 }
 
 std::string pinned_words(const Json& predicted, const Json& limits) {
@@ -122,7 +129,7 @@ std::vector<std::string> policy_cells(const std::string& name, const Json& choic
         return {name, "-", "-", "-", "stops", fraction_words(choice), module_words(choice)};
     return {name,
             milliseconds(microseconds(predicted, "step_time_us")),
-            gib(bytes(predicted, "peak_reserved_bytes")),
+            gib(peak_device(predicted)),
             gib(bytes(predicted, "pinned_host_bytes_per_node")),
             fits ? "yes" : "no",
             fraction_words(choice),
@@ -146,8 +153,10 @@ std::string baselines_section(const Json& plan) {
         std::replace(name.begin(), name.end(), '_', ' ');
         table.add(policy_cells(name, baseline.at("choice"), baseline.at("predicted"), baseline.at("fits").get<bool>()));
     }
-    return "\nWhat simple policies would have given (peak: reserved, fullest rank; pinned: fullest node)\n" +
-           table.text();
+    const bool graphs = plan.at("scenario").at("cuda_graph").at("cuda_graph_impl") != "none";
+    return fmt::format(
+        "\nWhat simple policies would have given (peak: reserved{}, fullest rank; pinned: fullest node)\n{}",
+        graphs ? " and graphs" : "", table.text());
 }
 
 std::string certificate_section(const Json& plan) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "reports/graph_sections.hpp"
 #include "reports/megatron_flags.hpp"
 #include "reports/table.hpp"
 #include "reports/units.hpp"
@@ -55,21 +56,41 @@ std::string labelled(const char* label, const std::string& words) {
     return fmt::format("  {:<10}{}\n", label, wrapped(words, 12));
 }
 
-bool first_iteration_differs(const Json& ranks) {
-    return std::any_of(ranks.begin(), ranks.end(),
-                       [](const Json& rank) { return rank.at("first_iteration") != rank.at("later_iterations"); });
+/// What a stage of the run is called in a document, and in a heading.
+struct RunStage {
+    const char* key;
+    const char* name;
+};
+constexpr RunStage kRunStages[] = {
+    {"first_iteration", "first"}, {"eager_iterations", "eager"}, {"capture", "capture"}, {"later_iterations", "later"}};
+
+bool stages_differ(const Json& ranks) {
+    return std::any_of(ranks.begin(), ranks.end(), [](const Json& rank) {
+        return rank.contains("graphs") || rank.at("first_iteration") != rank.at("later_iterations");
+    });
 }
 
-std::string first_iteration_table(const Json& ranks) {
-    Table table({{"PP rank"}, {"allocated: first"}, {"later"}, {"reserved: first"}, {"later"}});
+std::string stages_table(const Json& ranks) {
+    std::vector<RunStage> stages;
+    for (const RunStage& stage : kRunStages)
+        if (std::any_of(ranks.begin(), ranks.end(), [&](const Json& rank) { return rank.contains(stage.key); }))
+            stages.push_back(stage);
+    std::vector<Table::Column> columns{{"PP rank"}};
+    for (const char* peak : {"allocated: ", "reserved: "})
+        for (std::size_t i = 0; i < stages.size(); ++i)
+            columns.push_back({i == 0 ? std::string(peak) + stages[i].name : stages[i].name});
+    Table table(std::move(columns));
     for (const Json& rank : ranks) {
-        const Json& first = rank.at("first_iteration");
-        const Json& later = rank.at("later_iterations");
-        table.add({rank.at("pipeline_rank").dump(), gib(bytes(first, "peak_allocated_bytes")),
-                   gib(bytes(later, "peak_allocated_bytes")), gib(bytes(first, "peak_reserved_bytes")),
-                   gib(bytes(later, "peak_reserved_bytes"))});
+        std::vector<std::string> cells{rank.at("pipeline_rank").dump()};
+        for (const char* peak : {"peak_allocated_bytes", "peak_reserved_bytes"})
+            for (const RunStage& stage : stages)
+                cells.push_back(rank.contains(stage.key) ? gib(bytes(rank.at(stage.key), peak)) : "-");
+        table.add(std::move(cells));
     }
-    return "\nPeaks of the first iteration and of later ones, GiB\n" + table.text();
+    const char* const heading =
+        have_graphs(ranks) ? "Peaks of the first iteration, of eager ones, of the capture and of later ones, GiB"
+                           : "Peaks of the first iteration and of later ones, GiB";
+    return fmt::format("\n{}\n{}", heading, table.text());
 }
 
 std::int64_t moved(const Json& rank) {
@@ -113,17 +134,19 @@ std::string modules_table(const Json& ranks) {
 
 std::string ranks_table(const Json& ranks, std::int64_t device_limit) {
     const bool offloads = anything_moved(ranks);
-    std::vector<Table::Column> columns{{"PP rank"}, {"layers"}, {"static"}, {"allocated"}, {"reserved"}, {"head-room"}};
+    const bool graphs = have_graphs(ranks);
+    std::vector<Table::Column> columns{{"PP rank"}, {"layers"}, {"static"}, {"allocated"}, {"reserved"}};
+    if (graphs) columns.push_back({"graphs"});
+    columns.push_back({"head-room"});
     if (offloads) columns.insert(columns.end(), {{"offloaded"}, {"pinned host"}, {"exposed copy"}});
     Table table(std::move(columns));
     for (const Json& rank : ranks) {
         const std::int64_t reserved = bytes(rank, "peak_reserved_bytes");
-        std::vector<std::string> cells{rank.at("pipeline_rank").dump(),
-                                       rank.at("layers").dump(),
-                                       gib(bytes(rank, "static_bytes")),
-                                       gib(bytes(rank, "peak_allocated_bytes")),
-                                       gib(reserved),
-                                       gib(device_limit - reserved)};
+        std::vector<std::string> cells{rank.at("pipeline_rank").dump(), rank.at("layers").dump(),
+                                       gib(bytes(rank, "static_bytes")), gib(bytes(rank, "peak_allocated_bytes")),
+                                       gib(reserved)};
+        if (graphs) cells.push_back(gib(executable_graphs(rank)));
+        cells.push_back(gib(device_limit - peak_device(rank)));
         if (offloads) {
             cells.push_back(gib(moved(rank)));
             cells.push_back(gib(bytes(rank, "pinned_host_bytes")));
@@ -132,14 +155,17 @@ std::string ranks_table(const Json& ranks, std::int64_t device_limit) {
         table.add(std::move(cells));
     }
     const char* const copies = offloads ? "; exposed copy in ms a step" : "";
-    return fmt::format("\nEach pipeline rank: GiB, allocated and reserved at their peaks{}\n{}", copies, table.text());
+    const char* const beside = graphs ? "; graphs: the driver's memory for them" : "";
+    const std::string heading =
+        fmt::format("Each pipeline rank: GiB, allocated and reserved at their peaks{}{}", beside, copies);
+    return "\n" + wrapped(heading, 2) + "\n" + table.text();
 }
 
 }  // namespace
 
 const Json& fullest_rank(const Json& ranks) {
     return *std::max_element(ranks.begin(), ranks.end(), [](const Json& left, const Json& right) {
-        return bytes(left, "peak_reserved_bytes") < bytes(right, "peak_reserved_bytes");
+        return peak_device(left) < peak_device(right);
     });
 }
 
@@ -152,8 +178,10 @@ std::string module_words(const Json& choice) {
 
 std::string choice_words(const Json& choice) {
     if (choice.at("offload_modules").empty()) return "nothing";
-    return fmt::format("{}, fraction {}", module_words(choice),
-                       plain_number(choice.at("activation_offload_fraction").get<double>()));
+    std::string words = fmt::format("{}, fraction {}", module_words(choice),
+                                    plain_number(choice.at("activation_offload_fraction").get<double>()));
+    if (choice.value("delay_offload_until_cuda_graph", false)) words += ", delayed to the next layer's graph";
+    return words;
 }
 
 std::string job_section(const Json& document) {
@@ -169,6 +197,8 @@ std::string job_section(const Json& document) {
     section += labelled("limits", fmt::format("{} GiB of device memory a GPU, {} GiB of pinned host memory a node",
                                               short_gib(bytes(limits, "device_memory_bytes")),
                                               short_gib(bytes(limits, "host_memory_per_node_bytes"))));
+    const std::string graphs = graph_words(scenario);
+    if (!graphs.empty()) section += labelled("graphs", graphs);
     section += labelled("software", fmt::format("layers as {} runs them, rules {}", text(document, "implementation"),
                                                 text(document, "rules")));
     return section;
@@ -188,8 +218,8 @@ std::string flags_section(const Json& flags) {
 std::string ranks_section(const Json& ranks, std::int64_t device_limit) {
     if (ranks.empty()) return {};
     std::string section = ranks_table(ranks, device_limit);
-    if (first_iteration_differs(ranks)) section += first_iteration_table(ranks);
-    return section + modules_table(ranks);
+    if (stages_differ(ranks)) section += stages_table(ranks);
+    return section + graphs_section(ranks) + modules_table(ranks);
 }
 
 }  // namespace stowage::reports

@@ -1,12 +1,12 @@
 #include "reports/trace.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <map>
 #include <optional>
 
+#include "reports/graph_launches.hpp"
+#include "reports/trace_events.hpp"
 #include "scenarios/types/module.hpp"
 
 namespace stowage::reports {
@@ -19,73 +19,6 @@ using program::StageTimeline;
 using program::StepProgram;
 using program::TimelineEntry;
 using types::Bytes;
-
-constexpr std::size_t kFlushAt = 1 << 20;
-
-std::int64_t since_start(types::SimTime time) { return time.time_since_epoch().count(); }
-
-/// Writes events one by one into the file.
-class EventWriter {
-public:
-    explicit EventWriter(OutputFile& file) : file_(file) { text("{\"displayTimeUnit\":\"ms\",\"traceEvents\":["); }
-
-    template <class... Arguments>
-    void event(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-        text(size_.events++ == 0 ? "\n" : ",\n");
-        fmt::format_to(std::back_inserter(buffer_), format, std::forward<Arguments>(arguments)...);
-        if (buffer_.size() >= kFlushAt) flush();
-    }
-    void leave_out(std::int64_t count) { size_.left_out += count; }
-    TraceSize finish() {
-        text("\n]}\n");
-        flush();
-        return size_;
-    }
-
-private:
-    void text(std::string_view words) { buffer_.append(words.data(), words.data() + words.size()); }
-    void flush() {
-        file_.write({buffer_.data(), buffer_.size()});
-        size_.bytes += types::Bytes{static_cast<std::int64_t>(buffer_.size())};
-        buffer_.clear();
-    }
-
-    OutputFile& file_;
-    fmt::memory_buffer buffer_;
-    TraceSize size_;
-};
-
-/// Nanoseconds as microseconds with three decimals, without a detour over floating point.
-struct Microseconds {
-    std::int64_t nanoseconds;
-};
-
-/// A label as a JSON string; labels are plain words, but nothing is taken for granted.
-std::string json_string(std::string_view text) {
-    std::string result = "\"";
-    for (const char letter : text) {
-        if (letter == '"' || letter == '\\') result += '\\';
-        if (static_cast<unsigned char>(letter) < 0x20)
-            result += fmt::format("\\u{:04x}", static_cast<unsigned>(letter));
-        else
-            result += letter;
-    }
-    return result + '"';
-}
-
-}  // namespace
-}  // namespace stowage::reports
-
-template <>
-struct fmt::formatter<stowage::reports::Microseconds> : fmt::formatter<std::string_view> {
-    template <class Context>
-    auto format(const stowage::reports::Microseconds& time, Context& context) const {
-        return fmt::format_to(context.out(), "{}.{:03}", time.nanoseconds / 1000, time.nanoseconds % 1000);
-    }
-};
-
-namespace stowage::reports {
-namespace {
 
 /// One rank's part of the trace.
 class RankTrace {
@@ -101,6 +34,7 @@ public:
     }
 
     void write() {
+        launches_ = graph_launches(program_, timeline_);
         name_tracks();
         const auto held = std::min<std::size_t>(timeline_.entries.size(), kMostTraceEvents);
         types::SimTime last{};
@@ -109,6 +43,8 @@ public:
             last = std::max(last, timeline_.entries[i].end);
         }
         writer_.leave_out(static_cast<std::int64_t>(timeline_.entries.size() - held));
+        for (const GraphLaunch& launch : launches_)
+            if (held == timeline_.entries.size() || launch.end <= last) graph(launch);
         counters(held < timeline_.entries.size() ? std::optional(last) : std::nullopt);
     }
 
@@ -128,13 +64,40 @@ private:
             R"({{"ph":"M","pid":{0},"tid":0,"ts":0,"name":"process_sort_index","args":{{"sort_index":{0}}}}})", rank_);
         for (int i = 0; i < program::kStreamCount; ++i) {
             const auto stream = static_cast<program::Stream>(i);
-            if (!used(stream)) continue;
-            writer_.event(R"({{"ph":"M","pid":{},"tid":{},"ts":0,"name":"thread_name","args":{{"name":"{}"}}}})", rank_,
-                          i, program::name_of(stream));
-            writer_.event(
-                R"({{"ph":"M","pid":{0},"tid":{1},"ts":0,"name":"thread_sort_index","args":{{"sort_index":{1}}}}})",
-                rank_, i);
+            if (used(stream)) name_track(i, std::string(program::name_of(stream)), place_of(stream));
+            if (launches_on(stream))
+                name_track(launch_track(stream), fmt::format("graphs on {}", program::name_of(stream)),
+                           place_of(stream) + 1);
         }
+    }
+
+    /// Graphs and their copies next to the main stream, then the eager copies, then the others.
+    [[nodiscard]] static int place_of(program::Stream stream) {
+        using program::Stream;
+        constexpr Stream kFirst[] = {Stream::main,      Stream::graph, Stream::graph_d2h,
+                                     Stream::graph_h2d, Stream::d2h,   Stream::h2d};
+        const auto found = std::find(std::begin(kFirst), std::end(kFirst), stream);
+        const auto place = found != std::end(kFirst) ? found - std::begin(kFirst)
+                                                     : std::ssize(kFirst) + static_cast<int>(program::index(stream));
+        return static_cast<int>(2 * place);
+    }
+
+    void name_track(int track, const std::string& name, int place) {
+        writer_.event(R"({{"ph":"M","pid":{},"tid":{},"ts":0,"name":"thread_name","args":{{"name":"{}"}}}})", rank_,
+                      track, name);
+        writer_.event(
+            R"({{"ph":"M","pid":{0},"tid":{1},"ts":0,"name":"thread_sort_index","args":{{"sort_index":{2}}}}})", rank_,
+            track, place);
+    }
+
+    /// Of a stream, the track that shows the graphs launched on it as wholes.
+    [[nodiscard]] static int launch_track(program::Stream stream) {
+        return program::kStreamCount + static_cast<int>(program::index(stream));
+    }
+
+    [[nodiscard]] bool launches_on(program::Stream stream) const {
+        return std::any_of(launches_.begin(), launches_.end(),
+                           [&](const GraphLaunch& launch) { return launch.stream == stream; });
     }
 
     [[nodiscard]] bool used(program::Stream stream) const {
@@ -142,16 +105,35 @@ private:
                            [&](const TimelineEntry& entry) { return entry.stream == stream; });
     }
 
+    /// Of a node, the captured instance says what it is and the launching one for whom, if that is a layer's.
     void slice(const TimelineEntry& entry) {
-        const program::Instance& instance = program_.instances(program::RunStage::steady)[entry.instance];
-        const Operation& operation = program_.bodies[program::index(instance.body)].operations[entry.operation];
+        const program::Instance& launched = program_.instances(program::RunStage::steady)[entry.instance];
+        const program::Instance& issued =
+            entry.in_graph() ? program_.instances(program::RunStage::capture)[entry.captured] : launched;
+        const program::Instance& named = launched.microbatch < 0 ? issued : launched;
+        const Operation& operation = program_.bodies[program::index(issued.body)].operations[entry.operation];
         const std::int64_t start = since_start(entry.start);
         writer_.event(
-            R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":"{}","args":{{"part":"{}","phase":"{}","layer":{},"microbatch":{}{}}}}})",
+            R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":"{}","args":{{"part":"{}","phase":"{}","layer":{},"microbatch":{}{}{}}}}})",
             rank_, program::index(entry.stream), Microseconds{start}, Microseconds{since_start(entry.end) - start},
             label(operation), program::name_of(operation.kind), layers::name_of(operation.part),
-            layers::name_of(operation.phase), instance.layer, instance.microbatch, more(operation));
-        if (operation.kind == OperationKind::copy) arrow(entry, instance, operation);
+            layers::name_of(operation.phase), named.layer, named.microbatch, more(operation),
+            entry.in_graph() ? R"(,"graph":true)" : "");
+        if (operation.kind == OperationKind::copy) arrow(entry, issued, operation);
+    }
+
+    /// A graph from its first node to its last, and the event by which the main stream goes on before its end.
+    void graph(const GraphLaunch& launch) {
+        const program::Instance& instance = program_.instances(program::RunStage::steady)[launch.instance];
+        const program::Graph& graph = program_.graphs[instance.graph];
+        const std::int64_t start = since_start(launch.start);
+        writer_.event(
+            R"({{"ph":"X","pid":{},"tid":{},"ts":{},"dur":{},"name":{},"cat":"graph","args":{{"layer":{},"microbatch":{},"nodes":{},"branches":{}}}}})",
+            rank_, launch_track(launch.stream), Microseconds{start}, Microseconds{since_start(launch.end) - start},
+            label(*launch.operation), instance.layer, instance.microbatch, graph.nodes, graph.branches);
+        if (launch.external_event)
+            writer_.event(R"({{"ph":"i","s":"t","pid":{},"tid":{},"ts":{},"name":"external event","cat":"graph"}})",
+                          rank_, launch_track(launch.stream), Microseconds{since_start(*launch.external_event)});
     }
 
     [[nodiscard]] std::string label(const Operation& operation) const {
@@ -221,6 +203,7 @@ private:
     std::int64_t rank_;
     std::int64_t& arrows_;
     std::vector<std::string> labels_;
+    std::vector<GraphLaunch> launches_;
     std::map<GroupKey, TimelineEntry> away_;
 };
 

@@ -154,7 +154,7 @@ Bytes RankOutcome::offloaded_bytes() const {
 const RankOutcome& Outcome::fullest_rank() const {
     STOWAGE_CHECK(!ranks.empty(), "an outcome that runs has ranks");
     return *std::max_element(ranks.begin(), ranks.end(), [](const RankOutcome& left, const RankOutcome& right) {
-        return left.peak_reserved() < right.peak_reserved();
+        return left.peak_device() < right.peak_device();
     });
 }
 

@@ -94,7 +94,7 @@ struct Outcome {
 
     /// Whether Megatron runs it, and the simulation came to its end.
     [[nodiscard]] bool runs() const { return !chunk_mismatch && !released_while_saved && !released_static && !stopped; }
-    /// The rank with the highest reserved peak.
+    /// The rank that takes most of its device.
     [[nodiscard]] const RankOutcome& fullest_rank() const;
     /// The highest allocated peak of any rank.
     [[nodiscard]] Bytes largest_allocated() const;

@@ -89,6 +89,36 @@ TEST(MegatronFlags, NameWhatDiffersFromTheDefault) {
     EXPECT_EQ(flags.arguments[4], "--delta-offload-bytes-across-pp-ranks 1048576");
 }
 
+TEST(MegatronFlags, NameGraphsAndWhatTheAllocatorIsToldAlsoWhenNothingMoves) {
+    types::Scenario scenario;
+    scenario.env = {{"NVTE_CPU_OFFLOAD_V1", "1"}, {"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"}};
+    EXPECT_TRUE(megatron_flags(scenario, {}).arguments.empty());
+    scenario.cuda_graph.cuda_graph_impl = types::CudaGraphImpl::transformer_engine;
+    scenario.cuda_graph.cuda_graph_modules = {types::CudaGraphModule::attn, types::CudaGraphModule::moe_router};
+    const MegatronFlags flags = megatron_flags(scenario, {});
+    EXPECT_EQ(flags.arguments, (std::vector<std::string>{"--cuda-graph-impl transformer_engine",
+                                                         "--cuda-graph-modules attn moe_router"}));
+    EXPECT_EQ(flags.environment,
+              (std::map<std::string, std::string>{{"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"}}));
+    // The argument's name when pull request 3219 was merged.
+    scenario.rules = types::RuleSet::pr_3219;
+    EXPECT_EQ(megatron_flags(scenario, {}).arguments[1], "--cuda-graph-scope attn moe_router");
+}
+
+TEST(MegatronFlags, NameDelayAndCapBesideTheGraphs) {
+    types::Scenario scenario;
+    scenario.cuda_graph.cuda_graph_impl = types::CudaGraphImpl::full_iteration;
+    scenario.cuda_graph.cuda_graph_warmup_steps = 2;
+    const MegatronFlags flags = megatron_flags(
+        scenario, {.modules = {types::Module::moe_act}, .max_inflight_offloads = 1, .delay_until_cuda_graph = true});
+    EXPECT_EQ(
+        flags.arguments,
+        (std::vector<std::string>{
+            "--fine-grained-activation-offloading", "--offload-modules moe_act", "--activation-offload-fraction 1",
+            "--fine-grained-offloading-max-inflight-offloads 1", "--delay-offload-until-cuda-graph",
+            "--cuda-graph-impl full_iteration", "--cuda-graph-warmup-steps 2", "--no-check-for-nan-in-loss-and-grad"}));
+}
+
 TEST(MegatronFlags, AreNoneWhenNothingMoves) {
     const MegatronFlags flags = megatron_flags({});
     EXPECT_TRUE(flags.arguments.empty());

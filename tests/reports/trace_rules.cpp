@@ -50,6 +50,7 @@ private:
         if (phase == "C") return check_counter(event);
         if (phase == "M") return check_metadata(event);
         if (phase == "s" || phase == "f") return check_arrow(event, phase == "s");
+        if (phase == "i") return check_instant(event);
         problem("unknown ph", event);
     }
 
@@ -67,6 +68,12 @@ private:
             return problem("a counter without name or value", event);
         for (const json& value : event["args"])
             if (!value.is_number()) problem("a counter that is no number", event);
+    }
+
+    void check_instant(const json& event) {
+        if (event.value("name", "").empty()) return problem("an instant without name", event);
+        const std::string reach = event.value("s", "");
+        if (reach != "t" && reach != "p" && reach != "g") problem("an instant without its reach", event);
     }
 
     void check_metadata(const json& event) {

@@ -45,11 +45,14 @@ search::TracedOutcome one_layer() {
     in.detail = 2;
     step.bodies = {{"layer", {kernel, out, in}}};
     step.scope_frames = {7};
-    step.sequence[2] = {{.body = program::BodyId{0}, .microbatch = 3, .layer = 5, .frames_begin = 0}};
+    step.sequence[static_cast<std::size_t>(program::RunStage::steady)] = {
+        {.body = program::BodyId{0}, .microbatch = 3, .layer = 5, .frames_begin = 0}};
     program::StageTimeline timeline;
-    timeline.entries = {{0, 0, Stream::main, at(0), at(1'500)},
-                        {0, 1, Stream::d2h, at(1'500), at(61'001)},
-                        {0, 2, Stream::h2d, at(70'000), at(130'000)}};
+    const auto ran = [](std::uint32_t operation, Stream stream, int start, int end) {
+        return program::TimelineEntry{.operation = operation, .stream = stream, .start = at(start), .end = at(end)};
+    };
+    timeline.entries = {ran(0, Stream::main, 0, 1'500), ran(1, Stream::d2h, 1'500, 61'001),
+                        ran(2, Stream::h2d, 70'000, 130'000)};
     timeline.memory = {{at(10), types::Bytes{100}, types::Bytes{200}, types::Bytes{0}},
                        {at(20), types::Bytes{150}, types::Bytes{200}, types::Bytes{0}}};
     search::TracedOutcome traced;
@@ -102,6 +105,84 @@ TEST(Trace, CountsMemoryWhenItChanges) {
     EXPECT_EQ(size.events, static_cast<std::int64_t>(document["traceEvents"].size()));
     EXPECT_EQ(size.bytes.count, static_cast<std::int64_t>(text.size()));
     EXPECT_EQ(size.left_out, 0);
+}
+
+/// A layer's graph: a kernel of 100 us, a copy of core_attn out beside what follows, the external event behind the
+/// kernel; launched by microbatch 3 of layer 5 on the graphs' stream. Then a graph of its backward that copies it in.
+search::TracedOutcome two_graphs() {
+    search::TracedOutcome traced = one_layer();
+    program::StepProgram& step = traced.programs.front();
+    const auto launch = [&](std::uint32_t label) {
+        return Operation{.kind = OperationKind::graph_launch, .stream = Stream::graph, .detail = label};
+    };
+    const Operation event{.kind = OperationKind::event_record, .scope = program::kGraphScope};
+    const std::vector<Operation>& plain = step.bodies.front().operations;
+    step.labels.insert(step.labels.end(), {"layer graph", "layer backward graph"});
+    step.bodies = {{"captured", {plain[0], plain[1], event}},
+                   {"captured backward", {plain[2], plain[0], event}},
+                   {"outside", {launch(3)}},
+                   {"outside, backward", {launch(4)}}};
+    const auto of = [](std::uint32_t body, std::int32_t microbatch, std::uint32_t graph) {
+        return program::Instance{
+            .body = program::BodyId{body}, .microbatch = microbatch, .layer = 5, .frames_begin = 0, .graph = graph};
+    };
+    step.sequence[static_cast<std::size_t>(program::RunStage::capture)] = {of(0, 0, 0), of(1, 0, 1)};
+    step.sequence[static_cast<std::size_t>(program::RunStage::steady)] = {of(2, 3, 0), of(3, 3, 1)};
+    step.graphs = {{0, 1, 3, 2}, {1, 2, 3, 2}};
+    const auto node = [](std::uint32_t instance, std::uint32_t operation, Stream stream, int start, int end) {
+        return program::TimelineEntry{instance, operation, instance, stream, at(start), at(end)};
+    };
+    traced.timelines.front().entries = {
+        node(0, 0, Stream::graph, 1'000, 101'000), node(0, 1, Stream::graph_d2h, 101'000, 401'000),
+        node(1, 0, Stream::graph_h2d, 401'000, 701'000), node(1, 1, Stream::graph, 401'000, 501'000)};
+    return traced;
+}
+
+TEST(Trace, ShowsGraphsAsWholesWithTheirNodesUnderThem) {
+    const json document = json::parse(written(two_graphs()));
+    EXPECT_EQ(trace_problems(document), std::vector<std::string>{});
+    std::map<std::string, json> tracks;
+    for (const json& event : events_of(document, "M"))
+        if (event["name"] == "thread_name") tracks[event["args"]["name"]] = event["tid"];
+    ASSERT_TRUE(tracks.contains("graphs on graph"));
+    std::vector<json> wholes;
+    std::vector<json> nodes;
+    for (const json& slice : events_of(document, "X"))
+        (slice["tid"] == tracks["graphs on graph"] ? wholes : nodes).push_back(slice);
+    ASSERT_EQ(wholes.size(), 2U);
+    // From the kernel's start to the copy's end.
+    EXPECT_EQ(wholes[0]["name"], "layer graph");
+    EXPECT_EQ(wholes[0]["ts"], 1);
+    EXPECT_EQ(wholes[0]["dur"], 400);
+    EXPECT_EQ(wholes[0]["args"], json::parse(R"({"layer":5,"microbatch":3,"nodes":3,"branches":2})"));
+    EXPECT_EQ(wholes[1]["name"], "layer backward graph");
+    // Captured for microbatch 0, launched for 3.
+    ASSERT_EQ(nodes.size(), 4U);
+    for (const json& node : nodes) {
+        EXPECT_EQ(node["args"]["microbatch"], 3);
+        EXPECT_EQ(node["args"]["graph"], true);
+    }
+    EXPECT_EQ(nodes[1]["name"], "core_attn out");
+    EXPECT_EQ(nodes[1]["tid"], tracks["graph_d2h"]);
+}
+
+TEST(Trace, MarksTheEventByWhichTheMainStreamGoesOn) {
+    const json document = json::parse(written(two_graphs()));
+    const std::vector<json> instants = events_of(document, "i");
+    ASSERT_EQ(instants.size(), 2U);
+    // At the ends of the kernels, not of the copies: 101 and 501 us.
+    EXPECT_EQ(instants[0]["ts"], 101);
+    EXPECT_EQ(instants[1]["ts"], 501);
+}
+
+TEST(Trace, JoinsCopiesInsideGraphs) {
+    const json document = json::parse(written(two_graphs()));
+    const std::vector<json> starts = events_of(document, "s");
+    const std::vector<json> finishes = events_of(document, "f");
+    ASSERT_EQ(starts.size(), 1U);
+    ASSERT_EQ(finishes.size(), 1U);
+    EXPECT_EQ(starts[0]["ts"], 101);
+    EXPECT_EQ(finishes[0]["ts"], 401);
 }
 
 TEST(Trace, OfASimulatedStepKeepsTheViewersRulesAndTheStepsTimes) {

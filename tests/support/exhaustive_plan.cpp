@@ -30,10 +30,9 @@ ModuleSet subset(unsigned bits) {
 }
 
 bool fits(const search::Job& job, const Outcome& outcome) {
-    if (outcome.chunk_mismatch || outcome.released_while_saved) return false;
+    if (!outcome.runs()) return false;
     return std::all_of(outcome.ranks.begin(), outcome.ranks.end(), [&](const search::RankOutcome& rank) {
-        return rank.record_peak_reserved <= job.scenario.device_memory_limit() &&
-               rank.steady_peak_reserved <= job.scenario.device_memory_limit();
+        return rank.peak_device() <= job.scenario.device_memory_limit();
     });
 }
 
@@ -71,8 +70,7 @@ Exhaustive exhaustive_plan(const search::Job& job, const simulator::SimulationOp
     for (const types::OffloadChoice& choice : every_choice(job)) {
         const Outcome outcome = search::evaluate(job, choice, options);
         ++result.simulated;
-        if (outcome.runs())
-            result.smallest_peak = std::min(result.smallest_peak, outcome.fullest_rank().peak_reserved());
+        if (outcome.runs()) result.smallest_peak = std::min(result.smallest_peak, outcome.fullest_rank().peak_device());
         if (!fits(job, outcome)) continue;
         if (!result.best || order_of(outcome) < order_of(*result.best)) result.best = outcome;
         if (choice.modules.empty()) return result;
