@@ -18,6 +18,7 @@ void UnsharedStreams::begin(Tick time) {
     }
     events_.clear();
     posted_ = 0;
+    ended_ = 0;
 }
 
 // ------------------------------------------------------------------------------------------------------------- issuing
@@ -25,7 +26,7 @@ void UnsharedStreams::begin(Tick time) {
 /// Behind what waits for a neighbour, or the first that does.
 void UnsharedStreams::issue(Stream stream, const Item& item) {
     Lane& lane = lanes_[program::index(stream)];
-    ++lane.issued;
+    if (item.kind == Kind::work || item.kind == Kind::transfer) ++lane.issued;
     lane.deferred.push_back(item);
     if (!resolved(stream)) return;
     deferred_ |= bit(stream);
@@ -53,10 +54,8 @@ void UnsharedStreams::wait(Stream stream, EventId event, Tick issued) {
 
 void UnsharedStreams::join(Stream stream, Stream other, Tick issued) {
     if (!resolved(stream) || !resolved(other)) return wait(stream, record(other, issued), issued);
-    ++lanes_[program::index(other)].issued;
     const Tick recorded = reach(other, issued);
     end(other, recorded);
-    ++lanes_[program::index(stream)].issued;
     end(stream, std::max(reach(stream, issued), recorded));
 }
 
@@ -126,11 +125,7 @@ bool UnsharedStreams::evaluate_transfer(Stream stream, Item& item) {
 
 // ------------------------------------------------------------------------------------------------------------ counting
 
-std::uint64_t UnsharedStreams::progress() const {
-    std::uint64_t progress = posted_;
-    for (const Lane& lane : lanes_) progress += lane.known;
-    return progress;
-}
+std::uint64_t UnsharedStreams::progress() const { return posted_ + ended_; }
 
 Tick UnsharedStreams::done() const {
     Tick last = 0;

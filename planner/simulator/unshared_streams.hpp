@@ -40,7 +40,7 @@ public:
     /// When it is done.
     [[nodiscard]] Tick done(Stream stream) const { return lanes_[program::index(stream)].done; }
     [[nodiscard]] Tick done() const;
-    /// Pieces, records and waits issued to the stream since `begin`, and how many of them have a known end.
+    /// Work issued to the stream since `begin`, and how much of it has a known end. Events take no place in its queue.
     [[nodiscard]] std::uint64_t issued(Stream stream) const { return lanes_[program::index(stream)].issued; }
     [[nodiscard]] std::uint64_t known(Stream stream) const { return lanes_[program::index(stream)].known; }
     /// When piece `number` of the stream ended; one of the last kHistory that are known.
@@ -100,6 +100,7 @@ private:
     std::uint32_t deferred_ = 0;  ///< bit s: stream s has items that wait for a neighbour
     std::vector<Tick> events_;    ///< kUnknown until known
     std::uint64_t posted_ = 0;    ///< transfers
+    std::uint64_t ended_ = 0;     ///< items with a known end
 };
 
 /// When the next item of the stream is at its head and issued.
@@ -113,7 +114,7 @@ inline Tick UnsharedStreams::reach(Stream stream, Tick issued) {
 inline void UnsharedStreams::end(Stream stream, Tick time) {
     Lane& lane = lanes_[program::index(stream)];
     lane.done = time;
-    lane.ends[lane.known++ % kHistory] = time;
+    ++ended_;
 }
 
 inline void UnsharedStreams::occupy(Stream stream, Tick from, Tick to) {
@@ -121,6 +122,7 @@ inline void UnsharedStreams::occupy(Stream stream, Tick from, Tick to) {
     lane.busy += to - from;
     if (!is_main(stream)) lane.spans.push_back({from, to});
     end(stream, to);
+    lane.ends[lane.known++ % kHistory] = to;
 }
 
 inline void UnsharedStreams::work(Stream stream, Tick length, Tick issued) {
