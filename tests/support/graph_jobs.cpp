@@ -41,12 +41,12 @@ types::Node node() {
 }  // namespace
 
 /// What may be listed together (rules G7 to G13) and leaves the experts outside.
-std::vector<CudaGraphModule> GraphJobs::scope(CudaGraphImpl impl) {
+std::vector<CudaGraphModule> GraphJobs::scope(CudaGraphImpl impl, bool dense_layers) {
     using M = CudaGraphModule;
     if (impl == CudaGraphImpl::full_iteration) return {};
     std::vector<M> listed;
     if (one_in(2)) listed.push_back(M::attn);
-    if (one_in(4)) listed.push_back(M::mlp);
+    if (dense_layers && one_in(3)) listed.push_back(M::mlp);
     const int router = of({0, 0, 1, 2});
     if (router > 0) listed.push_back(M::moe_router);
     if (router > 1) listed.push_back(M::moe_preprocess);
@@ -104,7 +104,7 @@ void GraphJobs::graphs(Scenario& scenario) {
     graph.cuda_graph_impl =
         of({CudaGraphImpl::transformer_engine, CudaGraphImpl::transformer_engine, CudaGraphImpl::transformer_engine,
             CudaGraphImpl::local, CudaGraphImpl::full_iteration});
-    graph.cuda_graph_modules = scope(graph.cuda_graph_impl);
+    graph.cuda_graph_modules = scope(graph.cuda_graph_impl, !scenario.model.moe_layer_freq.empty());
     graph.cuda_graph_warmup_steps = of<std::int64_t>({1, 3});
     const bool whole_layers = graph.cuda_graph_impl != CudaGraphImpl::full_iteration && one_in(8);
     if (whole_layers && one_in(2))

@@ -38,7 +38,7 @@ private:
     void graphs(types::Scenario& scenario);
     void pairing(types::Scenario& scenario);
     void recomputation(types::Scenario& scenario);
-    std::vector<types::CudaGraphModule> scope(types::CudaGraphImpl impl);
+    std::vector<types::CudaGraphModule> scope(types::CudaGraphImpl impl, bool dense_layers);
     types::ModuleSet modules(types::CudaGraphImpl impl);
     types::OffloadChoice choice(const types::Scenario& scenario);
 

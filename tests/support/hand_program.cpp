@@ -1,9 +1,12 @@
 #include "tests/support/hand_program.hpp"
 
+#include <set>
 #include <utility>
 
 namespace stowage::tests {
 
+using program::Operation;
+using program::OperationKind;
 using types::literals::operator""_MiB;
 
 program::StepProgram hand_program(std::vector<program::Operation> operations, std::uint32_t slots, std::uint32_t events,
@@ -19,6 +22,54 @@ program::StepProgram hand_program(std::vector<program::Operation> operations, st
     program.scope_frames = {0, 1};
     for (const program::RunStage stage : {program::RunStage::record, program::RunStage::steady})
         program.sequence[static_cast<std::size_t>(stage)] = {{program::BodyId{0}, 0, 0, 0}};
+    return program;
+}
+
+namespace {
+
+bool is_node(const Operation& operation) {
+    const bool works = operation.kind == OperationKind::compute || operation.kind == OperationKind::copy ||
+                       operation.kind == OperationKind::collective;
+    return works || (operation.kind == OperationKind::event_record && operation.scope == program::kGraphScope);
+}
+
+/// Adds a body with one instance of it.
+void add(program::StepProgram& program, program::RunStage stage, std::vector<Operation> operations,
+         std::uint32_t graph) {
+    const auto body = static_cast<program::BodyId>(program.bodies.size());
+    program.bodies.push_back({"by hand", std::move(operations)});
+    program.sequence[static_cast<std::size_t>(stage)].push_back({body, 0, 0, 0, graph});
+}
+
+}  // namespace
+
+program::StepProgram hand_graphs(std::vector<std::vector<Operation>> graphs, const std::vector<Operation>& steady,
+                                 std::uint32_t events) {
+    program::StepProgram program = hand_program({}, 0, events);
+    program.sequence[static_cast<std::size_t>(program::RunStage::steady)].clear();
+    // Frames: the work's, what persists, the optimizer's, the graphs'; then the end.
+    program.frame_slots = {0, 0, 0, 0, 0};
+    program.frame_events = {0, events, events, events, events + 1};
+    program.graph_frame = 3;
+    for (std::vector<Operation>& operations : graphs) {
+        const auto number = static_cast<std::uint32_t>(program.graphs.size());
+        program::Graph graph{number, number + 1, 0, 1};
+        std::set<program::Stream> streams{program::Stream::main};
+        for (const Operation& operation : operations)
+            if (is_node(operation)) {
+                ++graph.nodes;
+                streams.insert(operation.stream);
+            }
+        graph.branches = static_cast<std::uint32_t>(streams.size());
+        program.graphs.push_back(graph);
+        operations.insert(operations.begin(), {.kind = OperationKind::graph_begin});
+        operations.push_back({.kind = OperationKind::graph_end});
+        add(program, program::RunStage::capture, std::move(operations), number);
+    }
+    for (const Operation& operation : steady) {
+        const bool launch = operation.kind == OperationKind::graph_launch;
+        add(program, program::RunStage::steady, {operation}, launch ? operation.slot : 0);
+    }
     return program;
 }
 

@@ -36,10 +36,15 @@ ProgramFacts shorter(const StepProgram& program, std::vector<RunStage>& run) {
     return tests::follow(program, run);
 }
 
-void check_captures(const StepProgram& program, const ProgramFacts& captured, const ProgramFacts& before) {
-    // Every graph is captured once; one is left with the gradient that the last of them made.
+void check_captures(const StepProgram& program, const types::OffloadChoice& choice, const ProgramFacts& captured,
+                    const ProgramFacts& before) {
+    // One graph is left with the gradient that the last of them made.
     EXPECT_LE(captured.kept_by_graphs, program.graphs.size() > 1 ? 1 : 0);
-    EXPECT_EQ(captured.unawaited_reloads, before.unawaited_reloads) << "reloaded and read in one graph";
+    // Where a group in the middle of a layer stays, its end prefetches its neighbour, which the same graph reads
+    // without a wait: graph_lowering_test.cpp.
+    if (choice.fraction == 1 && choice.delta_bytes_across_pp_ranks == 0) {
+        EXPECT_EQ(captured.unawaited_reloads, before.unawaited_reloads) << "reloaded and read in one graph";
+    }
     EXPECT_EQ(captured.offloaded, before.offloaded) << "a capture copies nothing";
 }
 
@@ -61,7 +66,7 @@ void check(const GraphJobs::Job& job, std::int64_t rank, Tally& tally) {
     EXPECT_EQ(facts.unawaited_reloads, first.unawaited_reloads) << "in a steady step";
     EXPECT_EQ(facts.launches, 2 * first.launches);
     const ProgramFacts captured = shorter(lowered.program, run);
-    check_captures(lowered.program, captured, shorter(lowered.program, run));
+    check_captures(lowered.program, job.choice, captured, shorter(lowered.program, run));
     ++tally.followed;
     if (facts.by_graphs > Bytes{0}) ++tally.with_copies_in_graphs;
 }
