@@ -1,6 +1,7 @@
 #include "planner/memory/free_list.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <iterator>
 #include <utility>
 
@@ -28,7 +29,10 @@ std::uint32_t FreeList::find_or_add_bin(std::int64_t size) {
     bins_[bin].size = size;
     const auto place = std::lower_bound(order_.begin(), order_.end(), size,
                                         [](const Rank& rank, std::int64_t wanted) { return rank.size < wanted; });
+    const auto new_rank = static_cast<std::size_t>(place - order_.begin());
     order_.insert(place, Rank{size, bin});
+    for (std::size_t i = new_rank; i < order_.size(); ++i) bins_[order_[i].bin].rank = static_cast<std::uint32_t>(i);
+    insert_unfilled(new_rank);
     if (2 * order_.size() > table_.size()) {
         table_.assign(std::max(kFirstTableSize, 2 * table_.size()), kNoBin);
         for (const Rank& rank : order_) add_to_table(rank.size, rank.bin);
@@ -52,6 +56,34 @@ void FreeList::drop_empty_bins() {
         add_to_table(bins_[bin].size, bin);
     }
     std::sort(order_.begin(), order_.end(), [](const Rank& a, const Rank& b) { return a.size < b.size; });
+    std::fill(filled_.begin(), filled_.end(), 0);
+    filled_bins_ = 0;
+    for (std::uint32_t rank = 0; rank < kept; ++rank) {
+        bins_[order_[rank].bin].rank = rank;
+        set_filled(rank);
+    }
+}
+
+/// The bits from `rank` on move up by one.
+void FreeList::insert_unfilled(std::size_t rank) {
+    if (order_.size() > kWord * filled_.size()) filled_.push_back(0);
+    const std::size_t first = rank / kWord;
+    for (std::size_t word = filled_.size() - 1; word > first; --word)
+        filled_[word] = filled_[word] << 1U | filled_[word - 1] >> (kWord - 1);
+    const std::uint64_t below = (std::uint64_t{1} << (rank % kWord)) - 1;
+    filled_[first] = (filled_[first] & below) | (filled_[first] & ~below) << 1U;
+}
+
+/// The first bin at or behind `rank` that has items; the number of bins if none has.
+std::size_t FreeList::next_filled(std::size_t rank) const {
+    if (rank >= order_.size()) return order_.size();
+    std::size_t word = rank / kWord;
+    std::uint64_t bits = filled_[word] & ~((std::uint64_t{1} << (rank % kWord)) - 1);
+    while (bits == 0) {
+        if (++word == filled_.size()) return order_.size();
+        bits = filled_[word];
+    }
+    return kWord * word + static_cast<std::size_t>(std::countr_zero(bits));
 }
 
 void FreeList::insert_within(std::vector<Item>& items, const Entry& entry) {
@@ -75,11 +107,16 @@ std::optional<FreeList::Entry> FreeList::best_fit(Bytes size) const {
     if (filled_bins_ == 0) return std::nullopt;
     const std::uint32_t exact = find_bin(size.count);
     if (exact != kNoBin && !bins_[exact].items.empty()) return last_of(bins_[exact]);
-    auto rank = std::lower_bound(order_.begin(), order_.end(), size.count,
-                                 [](const Rank& candidate, std::int64_t wanted) { return candidate.size < wanted; });
-    for (; rank != order_.end(); ++rank)
-        if (!bins_[rank->bin].items.empty()) return last_of(bins_[rank->bin]);
-    return std::nullopt;
+    std::size_t rank = 0;
+    if (exact != kNoBin)
+        rank = bins_[exact].rank;
+    else
+        rank = static_cast<std::size_t>(
+            std::lower_bound(order_.begin(), order_.end(), size.count,
+                             [](const Rank& candidate, std::int64_t wanted) { return candidate.size < wanted; }) -
+            order_.begin());
+    rank = next_filled(rank);
+    return rank < order_.size() ? std::optional(last_of(bins_[order_[rank].bin])) : std::nullopt;
 }
 
 std::optional<FreeList::Entry> FreeList::after(const Entry& entry) const {
@@ -114,6 +151,7 @@ void FreeList::clear() {
     for (Bin& bin : bins_) bin.items.clear();
     order_.clear();
     std::fill(table_.begin(), table_.end(), kNoBin);
+    std::fill(filled_.begin(), filled_.end(), 0);
     filled_bins_ = 0;
 }
 

@@ -5,9 +5,9 @@
 // Training asks for the same few sizes over and over, so blocks of one size share a bin and the common request is one
 // hash look-up and a pop. The bin that an entry went to is told, as a guess that saves the look-up when the block comes
 // back with the same size. A bin keeps its addresses falling: the block that best fit takes, the lowest, is the last
-// one, and the frees of a backward pass, which run against the order of allocation, land there too. A request that no
-// bin serves exactly walks the list of bins by size. Bins that run empty stay, since their size will return; when they
-// outnumber the others they are dropped together.
+// one, and the frees of a backward pass, which run against the order of allocation, land there too. For a request that
+// no bin serves exactly a bit for each bin, in the order of their sizes, says which is the next that has a block. Bins
+// that run empty stay, since their size will return; when they outnumber the others they are dropped together.
 //
 // Limits: a bin with thousands of blocks freed in rising order of address shifts them at each insertion.
 // Tested by: tests/planner/memory/free_list_test.cpp, against an ordered set.
@@ -42,7 +42,7 @@ public:
     Guess insert(Entry entry, Guess guess = kNoGuess) {
         if (!is_bin_of(guess, entry.size.count)) guess = find_or_add_bin(entry.size.count);
         std::vector<Item>& items = bins_[guess].items;
-        if (items.empty()) ++filled_bins_;
+        if (items.empty()) set_filled(bins_[guess].rank);
         if (items.empty() || entry.address < items.back().address)
             items.push_back({entry.address, entry.block});
         else
@@ -58,7 +58,7 @@ public:
             items.pop_back();
         else
             erase_within(items, address);
-        if (items.empty()) --filled_bins_;
+        if (items.empty()) clear_filled(bins_[guess].rank);
     }
     /// Takes the first entry of exactly `size` bytes out; kNoBlock if there is none.
     BlockIndex take_exact(Bytes size) {
@@ -67,7 +67,7 @@ public:
         std::vector<Item>& items = bins_[bin].items;
         const BlockIndex block = items.back().block;
         items.pop_back();
-        if (items.empty()) --filled_bins_;
+        if (items.empty()) clear_filled(bins_[bin].rank);
         return block;
     }
     /// The first entry of at least `size` bytes: smallest, then lowest.
@@ -88,6 +88,7 @@ private:
     struct Bin {
         std::int64_t size = 0;
         std::vector<Item> items;  ///< by falling address
+        std::uint32_t rank = 0;   ///< its place in the order by size
     };
     struct Rank {
         std::int64_t size;
@@ -114,12 +115,24 @@ private:
     std::uint32_t find_or_add_bin(std::int64_t size);
     void add_to_table(std::int64_t size, std::uint32_t bin);
     void drop_empty_bins();
+    void set_filled(std::uint32_t rank) {
+        ++filled_bins_;
+        filled_[rank / kWord] |= std::uint64_t{1} << (rank % kWord);
+    }
+    void clear_filled(std::uint32_t rank) {
+        --filled_bins_;
+        filled_[rank / kWord] &= ~(std::uint64_t{1} << (rank % kWord));
+    }
+    void insert_unfilled(std::size_t rank);
+    [[nodiscard]] std::size_t next_filled(std::size_t rank) const;
     [[nodiscard]] static Entry last_of(const Bin& bin);
 
     static constexpr std::uint32_t kNoBin = kNoGuess;
-    std::vector<Bin> bins_;             ///< in order of appearance; those beyond order_.size() are spare
-    std::vector<Rank> order_;           ///< bins by rising size, empty ones too
-    std::vector<std::uint32_t> table_;  ///< open addressing by size, a power of two of slots, at most half full
+    static constexpr std::size_t kWord = 64;
+    std::vector<Bin> bins_;              ///< in order of appearance; those beyond order_.size() are spare
+    std::vector<Rank> order_;            ///< bins by rising size, empty ones too
+    std::vector<std::uint32_t> table_;   ///< open addressing by size, a power of two of slots, at most half full
+    std::vector<std::uint64_t> filled_;  ///< bit r of all words together: bin order_[r] has items
     std::size_t filled_bins_ = 0;
 };
 
