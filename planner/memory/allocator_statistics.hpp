@@ -4,7 +4,7 @@
 //
 // Allocating and freeing only add to sums over time. What there is at a moment is the difference of two sums. Peaks are
 // looked at only when one may have been passed: each time, how far every quantity is below its peak is kept, and until
-// that much has been added, whatever was freed meanwhile, none has.
+// that much more has been added than taken away, none has.
 //
 // Source: PyTorch 2.11, c10/core/CachingDeviceAllocator.h and c10/cuda/CUDACachingAllocator.cpp (what each counts),
 // torch/cuda/memory.py (names).
@@ -82,6 +82,8 @@ public:
         ++sums.released[kBlocks];
         sums.released[kBytes] += bytes;
         sums.released[kRequested] += requested;
+        ++sums.blocks_to_a_peak;
+        sums.bytes_to_a_peak += requested;  // never more than the bytes: the requested ones have a peak too
     }
     /// No longer in use but held from now on, until it is released.
     void hold(PoolClass pool, std::int64_t bytes) {
@@ -89,23 +91,24 @@ public:
         ++sums.held_blocks;
         sums.held_bytes += bytes;
     }
-    /// No longer held; what is released follows.
-    void end_hold(PoolClass pool, std::int64_t bytes) {
+    /// No longer held; what is released follows. It was no longer in use before, so that quantity gets no further from
+    /// its peak.
+    void end_hold(PoolClass pool, std::int64_t bytes, std::int64_t requested) {
         Sums& sums = sums_[static_cast<std::size_t>(pool)];
         --sums.held_blocks;
         sums.held_bytes -= bytes;
+        --sums.blocks_to_a_peak;
+        sums.bytes_to_a_peak -= requested;
     }
     /// Free blocks that share their segment, more or less of them.
     void change_split(PoolClass pool, std::int64_t blocks, std::int64_t bytes) {
         Sums& sums = sums_[static_cast<std::size_t>(pool)];
         sums.split[kBlocks] += blocks;
         sums.split[kBytes] += bytes;
-        const std::int64_t more_blocks = blocks > 0 ? blocks : 0;
-        const std::int64_t more_bytes = bytes > 0 ? bytes : 0;
-        sums.split_added[kBlocks] += more_blocks;
-        sums.split_added[kBytes] += more_bytes;
-        sums.split_to_a_peak[kBlocks] -= more_blocks;
-        sums.split_to_a_peak[kBytes] -= more_bytes;
+        sums.split_added[kBlocks] += blocks > 0 ? blocks : 0;
+        sums.split_added[kBytes] += bytes > 0 ? bytes : 0;
+        sums.split_to_a_peak[kBlocks] -= blocks;
+        sums.split_to_a_peak[kBytes] -= bytes;
         if ((sums.split_to_a_peak[kBlocks] | sums.split_to_a_peak[kBytes]) < 0) look_at_peaks();
     }
     void change_segments(PoolClass pool, std::int64_t segments) { rest_.segment.change(pool, segments); }

@@ -247,7 +247,8 @@ void CachingAllocator::free(BlockHandle handle) {
 }
 
 void CachingAllocator::end_hold(BlockIndex index) {
-    counter_.end_hold(blocks_[index].pool, blocks_[index].size);
+    const Block& block = blocks_[index];
+    counter_.end_hold(block.pool, block.size, block.requested);
     make_free(index);
 }
 
