@@ -285,13 +285,16 @@ void BodyWriter::offload(layers::SavedIndex saved_index, types::Module module) {
 void BodyWriter::release(Slot slot, types::Module module) {
     const std::size_t number = layers::index(slot);
     const layers::Tensor& tensor = script_.tensors[number];
-    if (tensor.persistent || emptied_[number] || references_[number] == 0) return;
+    if (tensor.persistent || emptied_[number]) return;
+    // A delayed commit still lists what nobody else holds by then: freed with the last reference, or a graph's.
+    if (references_[number] == 0 && owners_[number] == Owner::eager) return;
     if (!layout_.releasable(script_, slot, module)) return;
     const bool is_output = std::find(outputs_.begin(), outputs_.end(), slot) != outputs_.end();
     if (!movable_memory(slot) || is_output) {
         released_static_ = released_static_ || !hidden_;
         return;
     }
+    if (references_[number] == 0) return;
     for (std::size_t i = 0; i < script_.saved.size(); ++i)
         if (script_.saved[i].tensor == slot && held_[i]) released_while_saved_ = true;
     emptied_[number] = true;

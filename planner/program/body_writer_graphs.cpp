@@ -68,10 +68,11 @@ void BodyWriter::launch(const std::vector<Bytes>& copies, layers::Phase phase) {
     if (!silent_) launched_at_ = operations_.size();
 }
 
-/// Local graphs hand their output on as the next graph's input.
+/// Local graphs hand their output on as the next graph's input, if that begins with its layer.
 bool BodyWriter::in_place_input() const {
-    const Slot slot = backward_ ? layers::kGradOutput : layers::kInput;
-    return owners_[layers::index(slot)] == Owner::neighbour;
+    const Slot slot = backward_ ? script_.graph_gradient : script_.graph_input;
+    const bool takes = backward_ ? graphs_->takes_gradient : graphs_->takes_input;
+    return takes && owners_[layers::index(slot)] == Owner::neighbour;
 }
 
 /// The last captured step of a forward: the hooks' exit, and the outputs that stay.

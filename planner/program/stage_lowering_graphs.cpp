@@ -97,12 +97,17 @@ void StageLowering::plan_graph_buffers() {
     surfaces_ = plan_surfaces(capture_order(shape_), surfaces, reuse);
 }
 
-/// Between two local graphs nothing is copied: the output of one is the input of the next.
+/// Between two local graphs nothing is copied: the output of one is the input of the next, unless that begins inside
+/// its layer.
 void StageLowering::hand_on_in_place(const layers::ChunkLayers& chunk, std::size_t position,
                                      GraphSurface& surface) const {
     if (stage_.graphs.impl != CudaGraphImpl::local) return;
-    if (position > 0 && builder_.captures_output(chunk.order[position - 1])) surface.inputs.clear();
-    if (position + 1 < chunk.order.size() && builder_.captures_gradient(chunk.order[position + 1]))
+    const layers::LayerScript& script = stage_.scripts[chunk.order[position]];
+    const layers::LayerGraphs& graphs = *builder_.graphs_of(chunk.order[position]);
+    const bool from_layer = graphs.takes_input && script.graph_input == layers::kInput;
+    const bool from_gradient = graphs.takes_gradient && script.graph_gradient == layers::kGradOutput;
+    if (from_layer && position > 0 && builder_.captures_output(chunk.order[position - 1])) surface.inputs.clear();
+    if (from_gradient && position + 1 < chunk.order.size() && builder_.captures_gradient(chunk.order[position + 1]))
         surface.gradients.clear();
 }
 
