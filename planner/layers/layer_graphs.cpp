@@ -75,7 +75,9 @@ std::optional<LayerGraphs> layer_graphs(const LayerScript& script, const CudaGra
         graph.cuda_graph_impl == CudaGraphImpl::transformer_engine || graph.cuda_graph_impl == CudaGraphImpl::local;
     if (!by_layer || !is_layer(script)) return std::nullopt;
     const bool mixer = has_mixer(script) && captures_mixer(script, graph);
-    const std::optional<GraphEdge> last = has_feed_forward(script) ? last_edge(script, graph) : std::nullopt;
+    const bool feeds = has_feed_forward(script);
+    if (!mixer && !feeds) return std::nullopt;
+    const std::optional<GraphEdge> last = feeds ? last_edge(script, graph) : std::nullopt;
     LayerGraphs graphs;
     const StepRange forward = forward_of(script);
     const StepRange backward = backward_of(script);

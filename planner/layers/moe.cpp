@@ -105,8 +105,8 @@ Slot body_backward(Writer& writer, const MoeBody& body, Slot normed) {
     const TokenRows tokens = experts_backward(writer, body.experts, rows);
     TokenRows routed = dispatch_backward(writer, body.dispatch, tokens, beside_dispatch);
     if (body.to_latent) routed.rows = latent_down_backward(writer, *body.to_latent, routed.rows);
-    writer.script.edge(GraphEdge::router);
     sum.add(writer, "dispatch", routed.rows);
+    writer.script.edge(GraphEdge::router);
     router_backward(writer, body.router, routed.weights, sum);
     if (body.shared && !overlapped) shared_backward(writer, *body.shared, normed, sum);
     return sum.take();
