@@ -77,6 +77,7 @@ void GraphJobs::model(Scenario& scenario) {
     model.moe_ffn_hidden_size = 512;
     model.moe_shared_expert_intermediate_size = of<std::int64_t>({0, 256});
     model.moe_latent_size = of<std::int64_t>({0, 0, 256});
+    model.mtp_num_layers = one_in(4) ? 1 : 0;
 }
 
 void GraphJobs::pipeline(Scenario& scenario) {
@@ -187,9 +188,10 @@ std::string text_of(const GraphJobs::Job& job) {
     text << "] warm-up " << scenario.cuda_graph.cuda_graph_warmup_steps << ", pp "
          << parallel.pipeline_model_parallel_size << " vp " << parallel.num_virtual_stages_per_pipeline_rank << " M "
          << scenario.microbatches() << " L " << model.num_layers << (model.moe_layer_freq.empty() ? "" : " mixed")
-         << (model.multi_latent_attention ? " MLA" : "") << (model.drop_and_pad() ? " padded" : "") << " shared "
-         << model.moe_shared_expert_intermediate_size << (parallel.moe_shared_expert_overlap ? " overlapped" : "")
-         << " latent " << model.moe_latent_size << " ep " << parallel.expert_model_parallel_size
+         << (model.multi_latent_attention ? " MLA" : "") << (model.mtp_num_layers > 0 ? " MTP" : "")
+         << (model.drop_and_pad() ? " padded" : "") << " shared " << model.moe_shared_expert_intermediate_size
+         << (parallel.moe_shared_expert_overlap ? " overlapped" : "") << " latent " << model.moe_latent_size << " ep "
+         << parallel.expert_model_parallel_size
          << (parallel.moe_token_dispatcher_type == TokenDispatcher::flex ? " flex" : "")
          << (parallel.overlap_moe_expert_parallel_comm ? " paired" : "")
          << (parallel.delay_wgrad_compute ? " late weights" : "") << ", recompute [";
