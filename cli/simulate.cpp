@@ -57,6 +57,18 @@ simulator::SimulationOptions all_cores() {
     return options;
 }
 
+/// With no more device memory than the limit, for a choice that would reserve more: nothing if it would not.
+std::optional<search::Outcome> at_limit(const search::Job& job, const search::Outcome& outcome) {
+    if (!outcome.runs()) return std::nullopt;
+    const types::Bytes limit = job.scenario.device_memory_limit();
+    if (outcome.fullest_rank().peak_device() <= limit) return std::nullopt;
+    types::Bytes graphs;
+    for (const search::RankOutcome& rank : outcome.ranks) graphs = std::max(graphs, rank.executable_graphs);
+    simulator::SimulationOptions options = all_cores();
+    options.device_memory = std::max(limit - graphs, types::Bytes{0});
+    return search::evaluate(job, outcome.choice, options);
+}
+
 types::ExitCode run_simulate(const SimulateOptions& options) {
     Simulated simulated = reports::looks_like_json(options.input) ? from_plan(options.input) : from_scenario(options);
     options.overrides.apply(simulated.scenario);
@@ -64,7 +76,7 @@ types::ExitCode run_simulate(const SimulateOptions& options) {
     Outputs outputs(options.common, options.input, options.out, options.trace);
     const search::Job job = search::prepare(std::move(simulated.scenario));
     const search::Outcome outcome = search::evaluate(job, simulated.choice, all_cores());
-    const reports::Json document = reports::simulation_json(job, outcome);
+    const reports::Json document = reports::simulation_json(job, outcome, at_limit(job, outcome));
     outputs.write_document(document);
     if (outcome.runs()) outputs.write_trace(job, outcome.choice);
     if (options.common.json)

@@ -7,6 +7,7 @@
 #include "reports/megatron_flags.hpp"
 #include "reports/outcome_json.hpp"
 #include "reports/scenario_json.hpp"
+#include "reports/shortage_json.hpp"
 #include "reports/version.hpp"
 
 namespace stowage::reports {
@@ -112,12 +113,14 @@ Json plan_json(const search::Job& job, const search::Plan& plan) {
     return json;
 }
 
-Json simulation_json(const search::Job& job, const search::Outcome& outcome) {
+Json simulation_json(const search::Job& job, const search::Outcome& outcome,
+                     const std::optional<search::Outcome>& at_limit) {
     Json json = begin_document(kSimulationSchema, job);
     json["choice"] = choice_json(outcome.choice);
     json["megatron_flags"] = flags_json(megatron_flags(job.scenario, outcome.choice));
     json["predicted"] = predicted_json(job, outcome);
     json["fits"] = search::fits(job, outcome);
+    if (at_limit) json["at_device_limit"] = at_limit_json(*at_limit);
     json["ranks"] = ranks_json(job, outcome);
     json["limits"] = limits_json(job.scenario.device_memory_limit(), job.scenario.host_memory_limit());
     json["notes"] = search::filtered_modules(job, outcome.choice.modules);

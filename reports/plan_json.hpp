@@ -13,6 +13,8 @@ inline constexpr const char* kSimulationSchema = "stowage/simulation/1";
 Json plan_json(const search::Job& job, const search::Plan& plan);
 
 /// One choice without a search (schema stowage/simulation/1): the same `choice`, `predicted` and `ranks` as a plan's.
-Json simulation_json(const search::Job& job, const search::Outcome& outcome);
+/// `at_limit`: the same choice simulated with no more device memory than the limit, where it would reserve more.
+Json simulation_json(const search::Job& job, const search::Outcome& outcome,
+                     const std::optional<search::Outcome>& at_limit = std::nullopt);
 
 }  // namespace stowage::reports

@@ -7,6 +7,7 @@
 #include "reports/graph_sections.hpp"
 #include "reports/megatron_flags.hpp"
 #include "reports/sections.hpp"
+#include "reports/shortage_json.hpp"
 #include "reports/table.hpp"
 #include "reports/units.hpp"
 
@@ -204,7 +205,10 @@ std::string simulation_text(const Json& simulation) {
     report += job_section(simulation);
     const Json& predicted = simulation.at("predicted");
     if (predicted.at("step_time_us").is_null()) return report + labelled("stops", text(predicted, "stops_with"));
-    report += outcome_lines(predicted, simulation.at("ranks"), simulation.at("limits")) + "\n";
+    report += outcome_lines(predicted, simulation.at("ranks"), simulation.at("limits"));
+    if (simulation.contains("at_device_limit"))
+        report += labelled("at limit", at_limit_words(simulation.at("at_device_limit")));
+    report += "\n";
     return report + flags_section(simulation.at("megatron_flags")) +
            ranks_section(simulation.at("ranks"), device_limit(simulation)) + notes_section(simulation);
 }

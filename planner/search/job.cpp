@@ -114,6 +114,8 @@ std::pair<Outcome, simulator::Prediction> predict(const Job& job, const OffloadC
     simulator::Prediction prediction = simulator::simulate(programs_of(lowered), job.scenario.hardware.node, options);
     Outcome outcome = finish(job, choice, lowered, prediction);
     outcome.stopped = prediction.out_of_memory.has_value();
+    outcome.shortage = prediction.shortage;
+    outcome.short_rank = prediction.out_of_memory.value_or(0);
     return {std::move(outcome), std::move(prediction)};
 }
 

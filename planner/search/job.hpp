@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -87,9 +88,11 @@ struct Outcome {
     Nanoseconds eager_time{0};  ///< zero without graphs
     Nanoseconds capture_time{0};
     std::vector<RankOutcome> ranks;
-    bool chunk_mismatch = false;        ///< Megatron stops in the second iteration (H3): nothing above is valid
-    bool stopped = false;               ///< the simulation met the memory limit of its options: nothing above is valid
-    bool released_static = false;       ///< Megatron fails: a forced release empties a buffer of a graph (H4)
+    bool chunk_mismatch = false;   ///< Megatron stops in the second iteration (H3): nothing above is valid
+    bool stopped = false;          ///< the simulation met the memory limit of its options: nothing above is valid
+    bool released_static = false;  ///< Megatron fails: a forced release empties a buffer of a graph (H4)
+    std::optional<simulator::Shortage> shortage;  ///< why it stopped, if at the end of the device's memory
+    std::size_t short_rank = 0;                   ///< the pipeline rank that then had no memory
     bool released_while_saved = false;  ///< Megatron fails in backward: a forced release empties a tensor still needed
 
     /// Whether Megatron runs it, and the simulation came to its end.

@@ -44,6 +44,8 @@ bool RankSimulator::begin_graph() {
     charge_device_calls(before);
     if (!entered) {
         out_of_memory_ = true;
+        shortage_ = Shortage{stage_, allocator_.fragmentation(memory::GraphRegistry::kGeneratorTensor,
+                                                              static_cast<memory::Stream>(Stream::capture))};
         return false;
     }
     for (const Stream stream : {Stream::d2h, Stream::h2d})

@@ -306,6 +306,8 @@ bool RankSimulator::allocate(const Operation& operation) {
     STOWAGE_CHECK(slot == 0, "a slot is allocated twice");
     const memory::AllocatorStats before = allocator_.stats();
     const auto block = allocator_.allocate(operation.bytes, memory_stream(operation.stream));
+    if (!block)
+        shortage_ = Shortage{stage_, allocator_.fragmentation(operation.bytes, memory_stream(operation.stream))};
     if (!block || (options_.stop_above_allocated && allocator_.stats().allocated > *options_.stop_above_allocated)) {
         out_of_memory_ = true;
         return false;

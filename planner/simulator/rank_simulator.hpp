@@ -13,6 +13,7 @@
 #include "planner/program/timeline.hpp"
 #include "planner/simulator/capture_order.hpp"
 #include "planner/simulator/peer_channel.hpp"
+#include "planner/simulator/shortage.hpp"
 #include "planner/simulator/virtual_device.hpp"
 #include "scenarios/types/hardware.hpp"
 
@@ -73,6 +74,8 @@ public:
     [[nodiscard]] StageResult result() const;
     [[nodiscard]] StageTimeline take_timeline();
     [[nodiscard]] const memory::PinnedStats& pinned() const { return pinned_.stats(); }
+    /// Why there was no memory; nothing if there was, or if the simulation was only to stop above some size.
+    [[nodiscard]] const std::optional<Shortage>& shortage() const { return shortage_; }
 
 private:
     /// Lets the allocator ask virtual time whether an event is complete.
@@ -148,6 +151,7 @@ private:
     Tick stage_begin_ = 0;
     std::int64_t executed_ = 0;
     bool out_of_memory_ = false;
+    std::optional<Shortage> shortage_;
     CaptureOrder capture_order_;
     bool capturing_ = false;  ///< a graph is being captured: nothing is launched
     Bytes executable_graphs_{};

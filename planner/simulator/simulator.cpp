@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <concepts>
 #include <memory>
+#include <type_traits>
 
 #include "planner/simulator/unshared_rank.hpp"
 #include "planner/simulator/workers.hpp"
@@ -160,6 +161,8 @@ Prediction run_stages(const std::vector<const program::StepProgram*>& programs, 
         prediction.ranks[i].pinned = pipeline.rank(i).pinned();
         prediction.ranks[i].timeline = pipeline.rank(i).take_timeline();
     }
+    if constexpr (std::is_same_v<Rank, RankSimulator>)
+        if (prediction.out_of_memory) prediction.shortage = pipeline.rank(*prediction.out_of_memory).shortage();
     return prediction;
 }
 

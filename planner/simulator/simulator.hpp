@@ -32,6 +32,7 @@ struct Prediction {
     std::vector<RankPrediction> ranks;  ///< by pipeline rank
     /// The pipeline rank that ran out of memory; nothing else is valid then.
     std::optional<std::size_t> out_of_memory;
+    std::optional<Shortage> shortage;  ///< of that rank, if the device was full
 };
 
 /// Runs the programs of all pipeline ranks together in virtual time: set-up, the first iteration, then steady
