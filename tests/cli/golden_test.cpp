@@ -47,6 +47,14 @@ TEST(Golden, SummaryWhenNothingFits) {
     expect_golden_text("infeasible.txt", "plan " + kSmall + " --device-memory 2GiB", 4);
 }
 
+TEST(Golden, SummaryOfAPlanWithGraphs) {
+    expect_golden_text("graphs.txt", "plan tests/data/small_graphs.yaml --device-memory 3.6GiB", 0);
+}
+
+TEST(Golden, SimulationWithGraphs) {
+    expect_golden_text("graphs_simulated.json", "simulate --quiet --json tests/data/small_graphs.yaml", 0);
+}
+
 TEST(Golden, PlanAsJson) { expect_golden_text("plan.json", "plan --json " + kSmall + " --device-memory 3.2GiB", 0); }
 
 }  // namespace
