@@ -12,7 +12,8 @@
 #include "tests/planner/layers/scenarios.hpp"
 #include "tests/support/program_checker.hpp"
 
-// Graphs of hybrid models: layers of one half only, next to each other, some captured and some not.
+// Graphs of real layers: hybrid models, whose layers of one half stand next to each other, some captured and some not;
+// and what the experts are given by a graph.
 
 namespace stowage::program {
 namespace {
@@ -131,6 +132,38 @@ TEST(GraphPrograms, OfHybridsCaptureTheLayersThatAreListed) {
         scenario.cuda_graph.cuda_graph_modules = scope;
         const Lowered lowered = lower(layers::build_megatron_stage(scenario, 0), 4, {}, scenario.rules, durations);
         EXPECT_EQ(captured_layers(lowered).size(), 2 * layers) << types::name_of(scope[0]);
+    }
+}
+
+// What the permutation in the graph makes goes to the experts as it is only if nothing is made of it on the way: with
+// more ranks the exchange makes another tensor, with several experts on a rank the sorting by expert does (Megatron's
+// dispatch_postprocess), a fused dispatch permutes behind the graph. So no dropless layer of several experts releases a
+// graph's output, though the rule (H4, after a report) speaks of every layer whose experts are on one rank.
+TEST(GraphPrograms, ReleaseNoGraphsOutputWhereTheTokensAreSortedOrSent) {
+    using types::TokenDispatcher;
+    const auto released = [](std::int64_t experts, TokenDispatcher dispatcher, bool preprocess, bool delayed) {
+        Scenario scenario = layers::testing::small_moe();
+        scenario.hardware.node = first_layers("nemotron3-nano-30b-a3b", 1, 1).hardware.node;
+        scenario.parallel.expert_model_parallel_size = experts;
+        scenario.parallel.data_parallel_size = 4;
+        scenario.parallel.moe_token_dispatcher_type = dispatcher;
+        scenario.batch.global_batch_size = 16;
+        scenario.cuda_graph.cuda_graph_impl = CudaGraphImpl::transformer_engine;
+        scenario.cuda_graph.cuda_graph_modules = {CudaGraphModule::attn, CudaGraphModule::moe_router};
+        if (preprocess) scenario.cuda_graph.cuda_graph_modules.push_back(CudaGraphModule::moe_preprocess);
+        types::OffloadChoice choice{.modules = {Module::expert_fc1}};
+        choice.delay_until_cuda_graph = delayed;
+        scenario.offload.offload_modules = choice.modules;
+        const Durations durations(scenario.hardware, scenario.parallel);
+        return lower(layers::build_megatron_stage(scenario, 0), scenario.microbatches(), choice, scenario.rules,
+                     durations)
+            .released_static;
+    };
+    for (const bool delayed : {false, true}) {
+        EXPECT_FALSE(released(1, TokenDispatcher::alltoall, true, delayed));
+        EXPECT_FALSE(released(1, TokenDispatcher::alltoall, false, delayed));
+        EXPECT_FALSE(released(2, TokenDispatcher::alltoall, true, delayed));
+        EXPECT_FALSE(released(2, TokenDispatcher::flex, true, delayed));
     }
 }
 
