@@ -35,8 +35,10 @@ TokenRows all_to_all(Writer& writer, const std::string& name, const std::string&
     return moved;
 }
 
+/// Padded tokens that come from one rank lie by expert as they are.
 TokenRows sort_rows(Writer& writer, const std::string& name, TokenRows tokens) {
-    if (writer.dim.local_experts < 2) return tokens;
+    const bool sorted_already = writer.model.drop_and_pad() && writer.dim.expert * writer.dim.expert_tensor == 1;
+    if (writer.dim.local_experts < 2 || sorted_already) return tokens;
     const TokenRows sorted = make_rows(writer, name + ".sorted", writer.dim.expert_tokens, tokens.weighted);
     writer.memory_kernel(name + ".sort", 2 * writer.dim.expert_tokens * row_bytes(writer));
     drop_rows(writer, tokens);

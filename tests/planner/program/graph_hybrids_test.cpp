@@ -137,12 +137,16 @@ TEST(GraphPrograms, OfHybridsCaptureTheLayersThatAreListed) {
 
 // What the permutation in the graph makes goes to the experts as it is only if nothing is made of it on the way: with
 // more ranks the exchange makes another tensor, with several experts on a rank the sorting by expert does (Megatron's
-// dispatch_postprocess), a fused dispatch permutes behind the graph. So no dropless layer of several experts releases a
-// graph's output, though the rule (H4, after a report) speaks of every layer whose experts are on one rank.
-TEST(GraphPrograms, ReleaseNoGraphsOutputWhereTheTokensAreSortedOrSent) {
+// dispatch_postprocess), a fused dispatch permutes behind the graph. Padded tokens of one rank lie by expert as they
+// are: their commit releases the graph's output by force. The rule (H4, after a report) speaks of every layer whose
+// experts are on one rank.
+TEST(GraphPrograms, ReleaseAGraphsOutputWhereTokensAreNeitherSentNorSorted) {
     using types::TokenDispatcher;
-    const auto released = [](std::int64_t experts, TokenDispatcher dispatcher, bool preprocess, bool delayed) {
+    const auto released = [](std::int64_t experts, TokenDispatcher dispatcher, bool preprocess, bool delayed,
+                             bool padded = false) {
         Scenario scenario = layers::testing::small_moe();
+        if (padded) scenario.model.moe_expert_capacity_factor = 1.0;
+        scenario.model.moe_pad_expert_input_to_capacity = padded;
         scenario.hardware.node = first_layers("nemotron3-nano-30b-a3b", 1, 1).hardware.node;
         scenario.parallel.expert_model_parallel_size = experts;
         scenario.parallel.data_parallel_size = 4;
@@ -164,6 +168,8 @@ TEST(GraphPrograms, ReleaseNoGraphsOutputWhereTheTokensAreSortedOrSent) {
         EXPECT_FALSE(released(1, TokenDispatcher::alltoall, false, delayed));
         EXPECT_FALSE(released(2, TokenDispatcher::alltoall, true, delayed));
         EXPECT_FALSE(released(2, TokenDispatcher::flex, true, delayed));
+        EXPECT_TRUE(released(1, TokenDispatcher::alltoall, true, delayed, true));
+        EXPECT_FALSE(released(2, TokenDispatcher::alltoall, true, delayed, true));
     }
 }
 
