@@ -302,6 +302,19 @@ TEST(LayerGraphs, AreGivenAMaskWithAttention) {
     EXPECT_FALSE(mask(layer_of(hybrid(), {Mixer::none, FeedForward::moe, false}), {kRouter}));
 }
 
+// Of a multi-token-prediction layer the transformer layer inside is captured, as one outside is; what combines and
+// predicts around it stays eager.
+TEST(LayerGraphs, OfTheLayerInsideAMultiTokenPrediction) {
+    Scenario scenario = moe_scenario();
+    scenario.model.mtp_num_layers = 1;
+    const LayerScript layer = script_of(scenario, ScriptKind::mtp);
+    const LayerScript outside = moe(scenario);
+    for (const Scope& scope : {Scope{}, {kAttn}, {kRouter}, {kAttn, kRouter}, {kAttn, kRouter, kPreprocess}, {kMoe}})
+        EXPECT_EQ(captured(layer, graph(scope)), captured(outside, graph(scope)));
+    EXPECT_FALSE(captured(layer, graph({})).contains(Part::mtp));
+    EXPECT_TRUE(all(layer).contains(Part::mtp));
+}
+
 // ------------------------------------------------------------------------------------------------ what else they
 // depend on
 
