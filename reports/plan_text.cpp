@@ -157,7 +157,7 @@ std::string baselines_section(const Json& plan) {
     const bool graphs = plan.at("scenario").at("cuda_graph").at("cuda_graph_impl") != "none";
     return fmt::format(
         "\nWhat simple policies would have given (peak: reserved{}, fullest rank; pinned: fullest node)\n{}",
-        graphs ? " and graphs" : "", table.text());
+        graphs ? " + graphs" : "", table.text());
 }
 
 std::string certificate_section(const Json& plan) {

@@ -138,7 +138,7 @@ std::string ranks_table(const Json& ranks, std::int64_t device_limit) {
     std::vector<Table::Column> columns{{"PP rank"}, {"layers"}, {"static"}, {"allocated"}, {"reserved"}};
     if (graphs) columns.push_back({"graphs"});
     columns.push_back({"head-room"});
-    if (offloads) columns.insert(columns.end(), {{"offloaded"}, {"pinned host"}, {"exposed copy"}});
+    if (offloads) columns.insert(columns.end(), {{"offloaded"}, {graphs ? "pinned" : "pinned host"}, {"exposed copy"}});
     Table table(std::move(columns));
     for (const Json& rank : ranks) {
         const std::int64_t reserved = bytes(rank, "peak_reserved_bytes");

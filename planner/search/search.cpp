@@ -123,7 +123,11 @@ private:
         std::stable_sort(near_limit_.begin(), near_limit_.end(),
                          [](const Outcome& left, const Outcome& right) { return rank_of(left) < rank_of(right); });
         SearchOptions limited = options_;
-        limited.simulation.device_memory = plan_.device_limit;
+        // The driver's memory for graphs is not the allocator's to take.
+        Bytes graphs;
+        for (const Outcome& outcome : near_limit_)
+            for (const RankOutcome& rank : outcome.ranks) graphs = std::max(graphs, rank.executable_graphs);
+        limited.simulation.device_memory = std::max(plan_.device_limit - graphs, Bytes{0});
         std::vector<OffloadChoice> batch;
         for (std::size_t i = 0; i < near_limit_.size();) {
             batch.clear();

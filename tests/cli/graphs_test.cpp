@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/cli/command.hpp"
 #include "tests/reports/trace_rules.hpp"
@@ -83,6 +84,35 @@ TEST(ExportedFlags, NameTheGraphsAndTheDelay) {
               "--fine-grained-activation-offloading\n--offload-modules qkv_linear moe_act\n"
               "--activation-offload-fraction 1\n--delay-offload-until-cuda-graph\n"
               "--cuda-graph-impl transformer_engine\n--cuda-graph-modules attn moe_router moe_preprocess\n");
+}
+
+TEST(ReportAsCsv, HasTheStagesAndTheGraphsOfARank) {
+    const TemporaryFolder folder;
+    const std::string plan = (folder / "plan.json").string();
+    ASSERT_EQ(stowage("plan docs/graphs/delayed.yaml --quiet --out " + plan).code, 0);
+    const std::string csv = stowage("report --format csv " + plan).out;
+    const auto cells = [&](std::size_t line) {
+        std::istringstream lines(csv);
+        std::string text;
+        for (std::size_t i = 0; i <= line; ++i) std::getline(lines, text);
+        std::istringstream stream(text.substr(0, text.find('\r')));
+        std::vector<std::string> list;
+        for (std::string cell; std::getline(stream, cell, ',');) list.push_back(cell);
+        return list;
+    };
+    const std::vector<std::string> names = cells(0);
+    const std::vector<std::string> values = cells(1);
+    ASSERT_EQ(names.size(), values.size());
+    const json rank = json::parse(support::file_text(plan)).at("ranks")[0];
+    const auto value = [&](const std::string& name) {
+        const auto found = std::find(names.begin(), names.end(), name);
+        return found == names.end() ? "no " + name : values[static_cast<std::size_t>(found - names.begin())];
+    };
+    EXPECT_EQ(value("peak_device_bytes"), rank["peak_device_bytes"].dump());
+    EXPECT_EQ(value("capture_peak_reserved_bytes"), rank["capture"]["peak_reserved_bytes"].dump());
+    EXPECT_EQ(value("eager_iterations_peak_allocated_bytes"), rank["eager_iterations"]["peak_allocated_bytes"].dump());
+    EXPECT_EQ(value("graphs_captured"), "8");
+    EXPECT_EQ(value("graphs_executable_bytes"), rank["graphs"]["executable_bytes"].dump());
 }
 
 TEST(Simulate, SaysWhatBecomesOfAPolicyOnADeviceThatIsTooSmall) {

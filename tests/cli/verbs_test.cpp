@@ -92,7 +92,9 @@ TEST(Command, PointsAtEverythingThatItCannotPlanYet) {
     std::ifstream small(std::string(STOWAGE_SOURCE_DIR) + "/" + kSmall);
     std::string text{std::istreambuf_iterator<char>(small), {}};
     const std::string precision = "precision: bf16";
-    text.replace(text.find(precision), precision.size(), "precision: fp32\ncuda_graph: {cuda_graph_impl: local}");
+    text.replace(text.find(precision), precision.size(), "precision: fp32");
+    const std::string adam = "{optimizer: adam}";
+    text.replace(text.find(adam), adam.size(), "{optimizer: muon}");
     support::write_text(path, text);
     for (const std::string verb : {"plan ", "simulate "}) {
         const CommandResult result = stowage(verb + path);
@@ -103,11 +105,10 @@ TEST(Command, PointsAtEverythingThatItCannotPlanYet) {
                                     "             ^\n"
                                     "hint: use bf16, fp16 or an FP8 recipe\n" +
                                     path +
-                                    ":15:31: error: cuda_graph.cuda_graph_impl: this version cannot plan "
-                                    "cuda_graph_impl: local\n"
-                                    "  cuda_graph: {cuda_graph_impl: local}\n"
-                                    "                                ^\n"
-                                    "hint: set it to none: eager execution is planned\n");
+                                    ":15:24: error: optimizer.optimizer: this version cannot plan optimizer: muon\n"
+                                    "  optimizer: {optimizer: muon}\n"
+                                    "                         ^\n"
+                                    "hint: use adam\n");
     }
 }
 
