@@ -4,6 +4,7 @@
 
 #include "reports/json.hpp"
 #include "reports/megatron_flags.hpp"
+#include "reports/outcome_json.hpp"
 #include "reports/units.hpp"
 
 namespace stowage::reports {
@@ -67,6 +68,16 @@ TEST(JsonText, ReadsBackAsTheSameDocument) {
     Json document{{"quote\"d", "line\nend"}, {"list", Json::array()}};
     for (int i = 0; i < 100; ++i) document["list"].push_back({{"number", i}, {"nothing", nullptr}});
     EXPECT_EQ(Json::parse(to_text(document)), document);
+}
+
+TEST(StopReason, NamesTheHazardThatStopsMegatron) {
+    search::Outcome outcome;
+    EXPECT_EQ(stop_reason(outcome), "");
+    outcome.released_static = true;
+    EXPECT_FALSE(outcome.runs());
+    EXPECT_NE(stop_reason(outcome).find("a graph's own memory (H4)"), std::string::npos);
+    outcome.chunk_mismatch = true;
+    EXPECT_NE(stop_reason(outcome).find("(H3)"), std::string::npos);
 }
 
 TEST(MegatronFlags, LeaveOutWhatIsMegatronsDefault) {
