@@ -8,7 +8,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kDefault = "hardware/h100-8gpu.yaml";
+constexpr const char* kFolder = "hardware";
+constexpr const char* kDefault = "h100-8gpu.yaml";
 
 /// Folders in which the shipped files may lie: the scenario's own, the working folder's, and those around the command,
 /// which lies in a build folder at the root of the sources.
@@ -24,7 +25,7 @@ std::vector<fs::path> likely_folders(const fs::path& folder) {
 std::optional<fs::path> shipped_hardware(const fs::path& folder) {
     for (const fs::path& candidate : likely_folders(folder)) {
         std::error_code failed;
-        if (fs::is_regular_file(candidate / kDefault, failed)) return candidate / kDefault;
+        if (fs::is_regular_file(candidate / kFolder / kDefault, failed)) return candidate / kFolder / kDefault;
     }
     return std::nullopt;
 }
@@ -45,9 +46,20 @@ reader::ImportedHardware HardwareOptions::choose(const fs::path& folder) const {
     if (hardware) return {*hardware, nodes, world_size};
     const auto shipped = shipped_hardware(folder);
     if (!shipped)
-        throw CommandLineError("--hardware: the shipped file " + std::string(kDefault) +
+        throw CommandLineError("--hardware: the shipped file " + std::string(kFolder) + "/" + kDefault +
                                " was not found\nhint: name a hardware file, for example --hardware my-machine.yaml");
     return {*shipped, nodes, world_size};
+}
+
+std::optional<fs::path> shipped_machine(const std::string& gpu) {
+    const auto shipped = shipped_hardware(".");
+    if (!shipped) return std::nullopt;
+    for (const char* kind : {"-8gpu", "-4gpu", "-1gpu", "-nvl72"}) {
+        std::error_code failed;
+        const fs::path machine = shipped->parent_path() / (gpu + kind + ".yaml");
+        if (gpu.find('/') == std::string::npos && fs::is_regular_file(machine, failed)) return machine;
+    }
+    return std::nullopt;
 }
 
 std::string as_seen_from(const fs::path& folder, const fs::path& file) {

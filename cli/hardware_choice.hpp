@@ -22,6 +22,9 @@ struct HardwareOptions {
     [[nodiscard]] reader::ImportedHardware choose(const std::filesystem::path& folder) const;
 };
 
+/// The shipped machine with GPUs of a type such as h100; of several, the one that is a single machine.
+std::optional<std::filesystem::path> shipped_machine(const std::string& gpu);
+
 /// The path of `file` as a scenario in `folder` refers to it.
 std::string as_seen_from(const std::filesystem::path& folder, const std::filesystem::path& file);
 

@@ -33,9 +33,9 @@ void add_commands(CLI::App& app, stowage::cli::Run& chosen) {
     add_report_command(app, chosen);
     add_import_command(app, chosen);
     add_export_command(app, chosen);
+    add_validate_command(app, chosen);
     add_schema_command(app, chosen);
     add_device_commands(app, chosen);
-    add_later_commands(app, chosen);
 }
 
 /// CLI11 would only say that a subcommand is required.

@@ -29,9 +29,4 @@ void add_device_commands(CLI::App& app, Run& chosen) {
     add_refusal<NoDeviceError>(app, chosen, "calibrate", "Measures this machine's rates" + suffix, reason);
 }
 
-void add_later_commands(CLI::App& app, Run& chosen) {
-    add_refusal<CommandLineError>(app, chosen, "validate", "Predictions against measurements (not in this version)",
-                                  "not in this version");
-}
-
 }  // namespace stowage::cli

@@ -49,7 +49,6 @@ void add_import_command(CLI::App& app, Run& chosen);
 void add_schema_command(CLI::App& app, Run& chosen);
 /// execute, profile, calibrate.
 void add_device_commands(CLI::App& app, Run& chosen);
-/// validate: named so that nobody looks for them in vain.
-void add_later_commands(CLI::App& app, Run& chosen);
+void add_validate_command(CLI::App& app, Run& chosen);
 
 }  // namespace stowage::cli

@@ -39,6 +39,10 @@ void add_attention(Json& json, const types::Model& model) {
     json["qk_layernorm"] = model.qk_layernorm;
     json["qk_norm_span"] = word(model.qk_norm_span);
     json["attention_output_gate"] = model.attention_output_gate;
+    if (model.transformer_impl != types::TransformerImpl::transformer_engine)
+        json["transformer_impl"] = word(model.transformer_impl);
+    if (!model.masked_softmax_fusion) json["masked_softmax_fusion"] = false;
+    if (model.deterministic_mode) json["deterministic_mode"] = true;
     json["softmax_type"] = word(model.softmax_type);
     json["window_size"] = value_or(model.window_size, nullptr);
     if (!model.window_layers.empty()) json["window_attn_skip_freq"] = zeros_and_ones(model.window_layers);
@@ -59,6 +63,8 @@ void add_experts(Json& json, const types::Model& model) {
     json["moe_shared_expert_intermediate_size"] = model.moe_shared_expert_intermediate_size;
     json["moe_shared_expert_gate"] = model.moe_shared_expert_gate;
     json["moe_latent_size"] = model.moe_latent_size;
+    if (!model.moe_grouped_gemm) json["moe_grouped_gemm"] = false;
+    if (model.moe_permute_fusion) json["moe_permute_fusion"] = true;
     json["moe_router_score_function"] = word(model.moe_router_score_function);
     json["moe_router_enable_expert_bias"] = model.moe_router_enable_expert_bias;
     json["moe_expert_capacity_factor"] = value_or(model.moe_expert_capacity_factor, nullptr);
@@ -175,6 +181,9 @@ Json parallel_json(const types::ParallelLayout& parallel) {
     json["moe_shared_expert_overlap"] = parallel.moe_shared_expert_overlap;
     json["overlap_moe_expert_parallel_comm"] = parallel.overlap_moe_expert_parallel_comm;
     json["delay_wgrad_compute"] = parallel.delay_wgrad_compute;
+    if (parallel.tp_comm_overlap) json["tp_comm_overlap"] = true;
+    if (parallel.defer_embedding_wgrad_compute) json["defer_embedding_wgrad_compute"] = true;
+    if (parallel.wgrad_deferral_limit != 0) json["wgrad_deferral_limit"] = parallel.wgrad_deferral_limit;
     return json;
 }
 

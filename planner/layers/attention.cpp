@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "planner/layers/attention_backend.hpp"
+
 namespace stowage::layers {
 namespace {
 
@@ -86,7 +88,7 @@ void rotate_heads(Writer& writer, Heads& heads) {
 
 /// cuDNN takes a query that is not contiguous as it takes the value: copied first.
 void make_query_contiguous(Writer& writer, Heads& heads) {
-    if (heads.views || heads.query) return;
+    if (heads.views || heads.query || attention_backend(writer.scenario) == AttentionBackend::flash) return;
     writer.script.part(Part::core_attn);
     heads.query = copy_heads(writer, "query.contiguous", writer.dim.heads, writer.dim.head_size);
 }

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/layers/attention_backend.hpp"
 #include "planner/layers/attention_context.hpp"
+#include "planner/layers/attention_flash.hpp"
 #include "planner/layers/attention_unfused.hpp"
 #include "planner/layers/rebuilt.hpp"
 
@@ -107,7 +109,9 @@ Slot attend_alone(Writer& writer, const Heads& heads, const std::optional<Contex
 Slot attend(Writer& writer, const Heads& heads, bool windowed, std::vector<SavedIndex>& saved) {
     const Dimensions& dim = writer.dim;
     const AttentionCost cost = cost_of(writer, windowed);
-    const bool unfused = attends_unfused(writer.scenario);
+    const AttentionBackend backend = attention_backend(writer.scenario);
+    const bool unfused = backend == AttentionBackend::unfused;
+    if (backend == AttentionBackend::flash) return flash_attention_forward(writer, heads, cost, saved);
     if (heads.views && unfused) return unfused_attention_forward(writer, {{}, {}, {}, heads.packed}, saved);
     if (heads.views) return attend_alone(writer, heads, std::nullopt, cost, saved);
     std::optional<Slot> key_copy;
@@ -208,8 +212,11 @@ HeadGradients core_attention_backward(Writer& writer, const CoreAttention& atten
     if (!again) script.commit(Module::core_attn);
     const std::vector<SavedIndex> saved = again ? attend_again(writer, attention) : attention.saved;
     const AttentionCost cost = cost_of(writer, attention.windowed);
-    const bool unfused = attends_unfused(writer.scenario);
+    const AttentionBackend backend = attention_backend(writer.scenario);
+    const bool unfused = backend == AttentionBackend::unfused;
     const auto run = [&] {
+        if (backend == AttentionBackend::flash)
+            return flash_attention_backward(writer, attention.heads.views, cost, saved);
         if (unfused) return unfused_attention_backward(writer, attention.heads.views, saved);
         if (writer.dim.context > 1) return context_attention_backward(writer, cost, saved);
         return gradients_alone(writer, attention.heads.views, cost, saved);

@@ -3,13 +3,10 @@
 #include <initializer_list>
 #include <string>
 
+#include "planner/layers/attention_backend.hpp"
+
 namespace stowage::layers {
 namespace {
-
-bool switched_off(const types::Scenario& scenario, const char* variable) {
-    const auto given = scenario.env.find(variable);
-    return given != scenario.env.end() && given->second == "0";
-}
 
 bool drops(const Writer& writer) { return writer.model.attention_dropout > 0; }
 
@@ -50,6 +47,32 @@ void save_input(Writer& writer, const char* name, std::optional<Slot> slot, cons
                          : writer.script.save_view(name, *inputs.packed, Module::core_attn, shape, CopyForm::gathered));
 }
 
+/// Megatron's own layers without the fused kernel: the scores are widened, and what the softmax made and saves is fp32.
+Slot widened_softmax(Writer& writer, Slot scores, std::vector<SavedIndex>& saved) {
+    ScriptBuilder& script = writer.script;
+    const Dimensions& dim = writer.dim;
+    const Slot wide = writer.make("core_attn.scores_fp32", score_shape(dim), DataType::fp32);
+    writer.memory_kernel("core_attn.widen_scores", 6 * score_elements(dim));
+    const Slot softmax = writer.make("core_attn.probabilities_fp32", score_shape(dim), DataType::fp32);
+    writer.memory_kernel("core_attn.softmax", 8 * score_elements(dim));
+    script.drop(wide);
+    saved.push_back(script.save(softmax, Module::core_attn));
+    const Slot weights = writer.make("core_attn.probabilities", score_shape(dim));
+    writer.memory_kernel("core_attn.round_probabilities", 6 * score_elements(dim));
+    script.drop(softmax);
+    script.drop(scores);
+    return weights;
+}
+
+Slot fused_softmax(Writer& writer, Slot scores, std::vector<SavedIndex>& saved) {
+    const Dimensions& dim = writer.dim;
+    const Slot weights = writer.make("core_attn.probabilities", score_shape(dim));
+    writer.memory_kernel("core_attn.softmax", 4 * score_elements(dim));
+    writer.script.drop(scores);
+    saved.push_back(writer.script.save(weights, Module::core_attn));
+    return weights;
+}
+
 /// Softmax and dropout; what they save, and the second product's own reference. Returns nothing else: the last tensor
 /// dies with the call.
 void weigh(Writer& writer, std::vector<SavedIndex>& saved) {
@@ -57,10 +80,8 @@ void weigh(Writer& writer, std::vector<SavedIndex>& saved) {
     const Dimensions& dim = writer.dim;
     const Slot scores = writer.make("core_attn.scores", score_shape(dim));
     multiply(writer, "core_attn.scores", dim.head_size, score_elements(dim));
-    Slot weights = writer.make("core_attn.probabilities", score_shape(dim));
-    writer.memory_kernel("core_attn.softmax", 4 * score_elements(dim));
-    script.drop(scores);
-    saved.push_back(script.save(weights, Module::core_attn));
+    Slot weights = writer.model.masked_softmax_fusion ? fused_softmax(writer, scores, saved)
+                                                      : widened_softmax(writer, scores, saved);
     if (drops(writer)) {
         const Slot kept = writer.make("core_attn.dropped", score_shape(dim));
         const Slot mask = writer.make("core_attn.dropout_mask", score_shape(dim), DataType::boolean);
@@ -128,7 +149,7 @@ HeadGradients joined(Writer& writer, const HeadGradients& heads) {
 }  // namespace
 
 bool attends_unfused(const types::Scenario& scenario) {
-    return switched_off(scenario, "NVTE_FUSED_ATTN") && switched_off(scenario, "NVTE_FLASH_ATTN");
+    return attention_backend(scenario) == AttentionBackend::unfused;
 }
 
 Slot unfused_attention_forward(Writer& writer, const UnfusedInputs& inputs, std::vector<SavedIndex>& saved) {

@@ -57,6 +57,7 @@ std::int64_t rank_parameters(const StageLayers& stage) {
 StateBytes state_bytes(const StageLayers& stage) {
     StateBytes bytes;
     for (const StateBuffer& state : stage.states) {
+        if (state.when == StateBuffer::When::construction || state.when == StateBuffer::When::within_steps) continue;
         switch (state.what) {
             case StateBuffer::What::weights: bytes.weights += state.bytes; break;
             case StateBuffer::What::gradients: bytes.gradients += state.bytes; break;

@@ -354,8 +354,10 @@ private:
 /// One persistent allocation of a rank: parameters, gradients, optimizer states, workspaces; on the device unless
 /// `what` says that it is host memory.
 struct StateBuffer {
+    /// construction: there while the rank's other states of set-up are made, gone before its optimizer's.
     /// between_steps: made by each optimizer step, gone when the next step starts.
-    enum class When : std::uint8_t { setup, first_optimizer_step, between_steps };
+    /// within_steps: the other way round, there from the start of each step until its optimizer.
+    enum class When : std::uint8_t { setup, first_optimizer_step, between_steps, construction, within_steps };
     enum class What : std::uint8_t { weights, gradients, optimizer, workspace, pinned_host, pageable_host };
     std::string name;
     Bytes bytes;

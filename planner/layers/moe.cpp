@@ -78,7 +78,8 @@ MoeBody body_forward(Writer& writer, Slot normed) {
     body.dispatch = dispatch_forward(writer, beside_dispatch);
     if (body.to_latent) writer.script.drop(body.to_latent->output);
     body.experts = experts_forward(writer, body.dispatch.tokens);
-    body.output = combine_forward(writer, body.experts.output, beside_combine);
+    body.combine = combine_forward(writer, body.experts.output, beside_combine);
+    body.output = body.combine.output;
     if (has_latent(writer)) {
         body.from_latent = latent_up_forward(writer, body.output);
         body.output = body.from_latent->output;
@@ -100,7 +101,7 @@ Slot body_backward(Writer& writer, const MoeBody& body, Slot normed) {
     }
     std::optional<Slot> latent;
     if (body.from_latent) latent = latent_up_backward(writer, *body.from_latent);
-    const Slot rows = combine_backward(writer, beside_combine);
+    const Slot rows = combine_backward(writer, body.combine, beside_combine);
     if (latent) writer.script.drop(*latent);
     const TokenRows tokens = experts_backward(writer, body.experts, rows);
     TokenRows routed = dispatch_backward(writer, body.dispatch, tokens, beside_dispatch);

@@ -47,6 +47,7 @@ struct MoeBody {
     std::optional<Linear> to_latent;
     Dispatch dispatch;
     Experts experts;
+    Combine combine;
     std::optional<Linear> from_latent;
     Slot output{};
 };

@@ -133,16 +133,32 @@ Slot scatter_group(Writer& writer, const std::string& name, Slot total, bool wid
     return rounded;
 }
 
-Slot gathered_combine(Writer& writer, Slot expert_output) {
+std::optional<SavedIndex> save_summed(Writer& writer, Slot rows) {
+    const types::Model& model = writer.model;
+    if (!model.deterministic_mode || model.moe_permute_fusion) return std::nullopt;
+    return writer.script.save(rows);
+}
+
+/// The backward of the sum is done.
+void forget_summed(Writer& writer, const Combine& combine) {
+    if (!combine.rows) return;
+    writer.script.read(*combine.rows);
+    writer.script.forget(*combine.rows);
+}
+
+Combine gathered_combine(Writer& writer, Slot expert_output) {
     const Dimensions& dim = writer.dim;
+    Combine combine;
+    combine.rows = save_summed(writer, expert_output);
     const std::int64_t elements = group_tokens(dim) * dim.routed_width;
     const Slot total = writer.make("combine.group_output", {group_tokens(dim), dim.routed_width});
     writer.memory_kernel("combine.unpermute", 2 * (dim.expert_tokens * dim.routed_width + 2 * elements));
     writer.script.drop(expert_output);
-    return scatter_group(writer, "combine", total, true);
+    combine.output = scatter_group(writer, "combine", total, true);
+    return combine;
 }
 
-Slot gathered_combine_backward(Writer& writer) {
+Slot gathered_combine_backward(Writer& writer, const Combine& combine) {
     ScriptBuilder& script = writer.script;
     const Dimensions& dim = writer.dim;
     const Shape all{group_tokens(dim), dim.routed_width};
@@ -160,6 +176,7 @@ Slot gathered_combine_backward(Writer& writer) {
     }
     const Slot rows = writer.make("combine.gradient", {dim.expert_tokens, dim.routed_width});
     writer.memory_kernel("combine.unpermute_backward", 4 * dim.expert_tokens * dim.routed_width);
+    forget_summed(writer, combine);
     if (total) script.drop(*total);
     return rows;
 }
@@ -281,26 +298,29 @@ Dispatch dispatch_forward(Writer& writer, const std::function<void()>& beside) {
     return dispatch;
 }
 
-Slot combine_forward(Writer& writer, Slot expert_output, const std::function<void()>& beside) {
+Combine combine_forward(Writer& writer, Slot expert_output, const std::function<void()>& beside) {
     const Dimensions& dim = writer.dim;
     writer.script.part(Part::combine);
     const TokenRows rows{expert_output, {}, false};
     if (kind_of(writer) == TokenDispatcher::allgather) return gathered_combine(writer, expert_output);
-    if (kind_of(writer) == TokenDispatcher::flex) return fused_from_experts(writer, "combine", rows).rows;
+    if (kind_of(writer) == TokenDispatcher::flex) return {fused_from_experts(writer, "combine", rows).rows, {}};
     const TokenRows returned = from_experts(writer, "combine", rows, {.widened = true, .beside = beside});
-    const Slot output = writer.make("combine.output", routed_shape(dim));
+    Combine combine;
+    combine.rows = save_summed(writer, returned.rows);
+    combine.output = writer.make("combine.output", routed_shape(dim));
     writer.memory_kernel("combine.unpermute", 2 * (dim.sent_tokens * dim.routed_width + 2 * routed_elements(dim)));
     writer.script.drop(returned.rows);
-    return output;
+    return combine;
 }
 
-Slot combine_backward(Writer& writer, const std::function<void()>& beside) {
+Slot combine_backward(Writer& writer, const Combine& combine, const std::function<void()>& beside) {
     const Dimensions& dim = writer.dim;
     writer.script.part(Part::combine);
-    if (kind_of(writer) == TokenDispatcher::allgather) return gathered_combine_backward(writer);
+    if (kind_of(writer) == TokenDispatcher::allgather) return gathered_combine_backward(writer, combine);
     if (kind_of(writer) == TokenDispatcher::flex) return fused_to_experts(writer, "combine_backward", false).rows;
     const TokenRows permuted = make_rows(writer, "combine.gradient", dim.sent_tokens, false);
     writer.memory_kernel("combine.unpermute_backward", 2 * (dim.sent_tokens * dim.routed_width + routed_elements(dim)));
+    forget_summed(writer, combine);
     return to_experts(writer, "combine_backward", permuted, {.widened = true, .beside = beside}).rows;
 }
 

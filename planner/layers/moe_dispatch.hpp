@@ -33,10 +33,16 @@ struct Dispatch {
 
 /// From the tokens [Ts, w], which the caller holds and drops. `beside`: see PathUse.
 Dispatch dispatch_forward(Writer& writer, const std::function<void()>& beside = nullptr);
-/// Sums the copies of each token: [N, w] -> [Ts, w]; drops what it is given.
-Slot combine_forward(Writer& writer, Slot expert_output, const std::function<void()>& beside = nullptr);
+struct Combine {
+    Slot output{};
+    std::optional<SavedIndex> rows;  ///< what was summed, where its backward wants it
+};
+
+/// Sums the copies of each token: [N, w] -> [Ts, w]; drops what it is given. In deterministic mode without fused
+/// permutation the sum is PyTorch's index_add, which saves what it adds; otherwise scatter_add, which does not.
+Combine combine_forward(Writer& writer, Slot expert_output, const std::function<void()>& beside = nullptr);
 /// Gradient of the experts' output [N, w]; the gradient of what combine returned is not dropped.
-Slot combine_backward(Writer& writer, const std::function<void()>& beside = nullptr);
+Slot combine_backward(Writer& writer, const Combine& combine, const std::function<void()>& beside = nullptr);
 /// Gradient of the tokens in `rows` [Ts, w], that of the routing weights in `weights`; drops what it is given.
 TokenRows dispatch_backward(Writer& writer, const Dispatch& dispatch, TokenRows tokens,
                             const std::function<void()>& beside = nullptr);

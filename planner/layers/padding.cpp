@@ -67,6 +67,10 @@ public:
             const std::int64_t owned_end = bucket_begin + buckets_[bucket] / buffer.shards;
             const std::int64_t part = std::min(placed.parameter->elements(), owned_end - placed.begin);
             if (part > 0) buffer.pieces.push_back({placed.parameter->name, part});
+            const std::int64_t last_begin = bucket_begin + buckets_[bucket] / buffer.shards * (buffer.shards - 1);
+            const std::int64_t end = placed.begin + placed.parameter->elements();
+            if (end > last_begin)
+                buffer.last_pieces.push_back({placed.parameter->name, end - std::max(placed.begin, last_begin)});
         }
     }
 

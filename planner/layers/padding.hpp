@@ -28,6 +28,8 @@ struct ParameterBuffer {
     std::vector<std::size_t>
         completes;                   ///< of each bucket: the virtual stage's parameter, in model order, that fills it
     std::vector<ShardPiece> pieces;  ///< what the first rank of an instance holds, without padding
+    std::vector<ShardPiece>
+        last_pieces;  ///< the same of the last rank, the one whose memory Megatron logs; it has the bucket's padding
 
     [[nodiscard]] std::int64_t instances() const { return replicas / shards; }
     /// Such as "dense" or "FP8 expert", with the virtual stage where there is more than one.

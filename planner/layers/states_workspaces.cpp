@@ -36,6 +36,8 @@ bool any_frame(const StageLayers& stage, Matches matches) {
                        [&](const ChunkLayers& chunk) { return count_frames(stage, chunk, matches) > 0; });
 }
 
+bool is_local(const Scenario& scenario) { return scenario.model.transformer_impl == types::TransformerImpl::local; }
+
 bool has_head(const StageLayers& stage) {
     return any_frame(stage, [](ScriptKind kind) { return kind == ScriptKind::head; });
 }
@@ -46,16 +48,25 @@ std::int64_t engine_workspace(const Scenario& scenario) {
     return scenario.hardware.node.device.compute_capability >= kHopper ? 32 * kMebibyte + 1024 : 4 * kMebibyte;
 }
 
+/// Megatron's own layers call torch.matmul alone, but their router Transformer Engine's GEMM.
+bool calls_engine(const Scenario& scenario) { return !is_local(scenario) || scenario.model.has_experts(); }
+
 void add_library_workspaces(StateList& states, const Scenario& scenario, bool loss) {
-    // One per thread that calls torch.matmul: the main thread in forward, autograd's in backward. Only the output
-    // layer does; the layers call Transformer Engine's GEMM.
-    if (loss)
+    // One per thread that calls torch.matmul: the main thread in forward, autograd's in backward. Of Transformer
+    // Engine's models only the output layer does; the layers call its own GEMM.
+    if (loss || is_local(scenario))
         for (const char* thread : {"forward", "backward"})
             states.add(std::string{"cuBLAS workspace, "} + thread + " thread", cublas_workspace(scenario).count,
                        What::workspace);
+    if (!calls_engine(scenario)) return;
     states.add("Transformer Engine GEMM workspace", engine_workspace(scenario), What::workspace);
+    // GEMMs with transfers inside run on three streams: one more workspace, three times as large. The buffers of the
+    // transfers are not PyTorch's.
+    if (scenario.parallel.tp_comm_overlap && scenario.parallel.tensor_model_parallel_size > 1)
+        states.add("Transformer Engine GEMM workspace for overlapped transfers", 3 * engine_workspace(scenario),
+                   What::workspace);
     // Grouped GEMM spreads the experts over four streams, each with a workspace of its own.
-    if (scenario.model.has_experts())
+    if (scenario.model.has_experts() && scenario.model.moe_grouped_gemm)
         for (int stream = 0; stream < 4; ++stream)
             states.add("Transformer Engine grouped GEMM workspace " + std::to_string(stream),
                        engine_workspace(scenario), What::workspace);
@@ -115,11 +126,13 @@ void add_rotary_tables(StateList& states, const Scenario& scenario, const Dimens
 }
 
 /// Megatron's global memory buffer is as large as the largest request for it and is never freed. It holds the gathered
-/// input of the output layer, and the tokens gathered for the experts by the allgather dispatcher. The flex dispatcher
-/// has buffers of its own.
+/// input of the output layer (of every linear in Megatron's own layers), the tokens gathered for the experts by the
+/// allgather dispatcher, and the scores of Megatron's own attention. The flex dispatcher has buffers of its own.
 void add_global_buffer(StateList& states, const Scenario& scenario, const Dimensions& dim, const StageLayers& stage) {
     std::int64_t elements = 0;
-    if (has_head(stage) && dim.sequence_parallel) elements = dim.tokens * dim.hidden;
+    if ((has_head(stage) || is_local(scenario)) && dim.sequence_parallel) elements = dim.tokens * dim.hidden;
+    if (is_local(scenario))
+        elements = std::max(elements, dim.micro_batch * dim.heads * dim.sequence * dim.full_sequence);
     const bool experts = std::any_of(stage.scripts.begin(), stage.scripts.end(), [](const LayerScript& script) {
         return std::any_of(script.parameters.begin(), script.parameters.end(),
                            [](const Parameter& parameter) { return parameter.kind == ParameterKind::expert; });
@@ -133,14 +146,38 @@ void add_global_buffer(StateList& states, const Scenario& scenario, const Dimens
                    What::workspace);
 }
 
+/// The allgather dispatcher of each layer keeps what it was called with last: the map of its experts' tokens, where
+/// each row came from, and the rows' probabilities, bf16 as the router makes them by default. Source: Megatron-LM,
+/// core/transformer/moe/token_dispatcher.py.
+void add_dispatcher_attributes(StateList& states, const Scenario& scenario, const Dimensions& dim,
+                               const StageLayers& stage) {
+    if (scenario.parallel.moe_token_dispatcher_type != types::TokenDispatcher::allgather) return;
+    const std::int64_t tokens = dim.local_tokens * dim.expert * dim.expert_tensor;
+    for (const ChunkLayers& chunk : stage.chunks) {
+        const std::int64_t layers =
+            count_frames(stage, chunk, [](ScriptKind kind) { return kind == ScriptKind::moe_layer; });
+        for (std::int64_t layer = 0; layer < layers; ++layer) {
+            const auto keep = [&](const char* name, std::int64_t bytes) {
+                states.add(std::string{"dispatcher's "} + name, bytes, What::workspace,
+                           StateBuffer::When::between_steps);
+            };
+            keep("map", tokens * dim.local_experts);
+            keep("places", 8 * dim.expert_tokens);
+            keep("probabilities", 2 * dim.expert_tokens);
+        }
+    }
+}
+
 /// A block keeps the last tensor it received as an attribute, and with it that tensor's gradient: every virtual stage
 /// but the first. Source: Megatron-LM, core/transformer/transformer_block.py (set_input_tensor).
 void add_leftovers(StateList& states, const Dimensions& dim, const StageLayers& stage) {
     for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk) {
         if (stage.pipeline_size == 1 || (stage.pipeline_rank == 0 && chunk == 0)) continue;
         const std::string where = stage.chunks.size() > 1 ? ", stage " + std::to_string(chunk) : "";
+        // Within a step of interleaved stages the attributes are tensors that are there anyway: inputs under way.
+        const auto when = stage.chunks.size() > 1 ? StateBuffer::When::between_steps : StateBuffer::When::setup;
         for (const char* name : {"last received input", "its gradient"})
-            states.add(name + where, 2 * dim.hidden_elements(), What::workspace);
+            states.add(name + where, 2 * dim.hidden_elements(), What::workspace, when);
     }
     // Scalars of optimizer, clipping and losses: seven 512-byte blocks, measured rather than traced one by one.
     for (int scalar = 0; scalar < 7; ++scalar) states.add("scalar " + std::to_string(scalar), 512, What::workspace);
@@ -182,6 +219,7 @@ void add_workspaces(StateList& states, const Scenario& scenario, const Dimension
     add_dummy_gradients(states, scenario, stage);
     add_rotary_tables(states, scenario, dimensions, stage);
     add_global_buffer(states, scenario, dimensions, stage);
+    add_dispatcher_attributes(states, scenario, dimensions, stage);
     add_leftovers(states, dimensions, stage);
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/layers/attention_unfused.hpp"
+#include "planner/layers/attention_backend.hpp"
 #include "planner/layers/missing_features.hpp"
 #include "planner/layers/states_formats.hpp"
 #include "planner/layers/support_graphs.hpp"
@@ -150,14 +150,11 @@ void check_context(const Scenario& scenario, Missing& missing) {
                  "query groups that tensor and context parallelism with a2a do not divide", "use p2p");
 }
 
-/// Of Transformer Engine's three kinds of attention, cuDNN's is planned, and the unfused one in its plain form.
+/// Of Transformer Engine's three kinds of attention, the unfused one is planned in its plain form.
 void check_attention_backend(const Scenario& scenario, Missing& missing) {
     constexpr const char* kPath = "env.NVTE_FUSED_ATTN";
-    const auto fused = scenario.env.find("NVTE_FUSED_ATTN");
-    if (fused == scenario.env.end() || fused->second != "0") return;
-    const bool unfused = attends_unfused(scenario);
-    missing.when(!unfused, kPath, "attention other than cuDNN's (NVTE_FUSED_ATTN=0)",
-                 "leave the variable out, or set NVTE_FLASH_ATTN to 0 as well");
+    const AttentionBackend backend = attention_backend(scenario);
+    const bool unfused = backend == AttentionBackend::unfused;
     missing.when(unfused && scenario.parallel.context_parallel_size > 1, kPath,
                  "unfused attention over context-parallel ranks", "leave the variable out");
     missing.when(unfused && scenario.model.window_size.has_value(), kPath, "unfused attention with sliding windows",
@@ -165,12 +162,41 @@ void check_attention_backend(const Scenario& scenario, Missing& missing) {
     missing.when(unfused && scenario.model.softmax_type != types::SoftmaxType::vanilla, kPath,
                  "unfused attention with " + setting("softmax_type", scenario.model.softmax_type),
                  "leave the variable out");
+    missing.when(backend == AttentionBackend::flash && scenario.model.multi_latent_attention, kPath,
+                 "flash attention of multi-latent attention", "leave the variable out");
+}
+
+/// What Megatron's own layers, without Transformer Engine, are described for.
+void check_local_layers(const Scenario& scenario, Missing& missing) {
+    const types::Model& model = scenario.model;
+    constexpr const char* kPath = "model.transformer_impl";
+    if (model.transformer_impl != types::TransformerImpl::local) {
+        missing.when(!model.masked_softmax_fusion, "model.masked_softmax_fusion",
+                     "masked_softmax_fusion: false with Transformer Engine's layers", "leave it out");
+        return;
+    }
+    const bool sixteen_bits =
+        scenario.precision == types::Precision::bf16 || scenario.precision == types::Precision::fp16;
+    missing.when(!sixteen_bits, kPath, "local layers with " + setting("precision", scenario.precision),
+                 "use transformer_engine");
+    missing.when(model.multi_latent_attention, kPath, "local layers with multi-latent attention",
+                 "use transformer_engine");
+    missing.when(model.is_hybrid(), kPath, "local layers in a hybrid model", "use transformer_engine");
+    missing.when(model.has_experts() && model.moe_grouped_gemm, kPath, "local layers with moe_grouped_gemm",
+                 "set moe_grouped_gemm to false, or use transformer_engine");
+    missing.when(model.normalization == types::Normalization::RMSNorm, kPath, "local layers with RMSNorm",
+                 "use transformer_engine");
 }
 
 void check_model(const Scenario& scenario, Missing& missing) {
     const bool unknown = scenario.precision == types::Precision::fp32 || scenario.precision == types::Precision::nvfp4;
     missing.when(unknown, "precision", setting("precision", scenario.precision), "use bf16, fp16 or an FP8 recipe");
     check_attention_backend(scenario, missing);
+    check_local_layers(scenario, missing);
+    missing.when(scenario.parallel.defer_embedding_wgrad_compute &&
+                     scenario.cuda_graph.cuda_graph_impl != types::CudaGraphImpl::none,
+                 "parallel.defer_embedding_wgrad_compute", "defer_embedding_wgrad_compute beside CUDA graphs",
+                 "leave one of them out");
 }
 
 /// What Transformer Engine's FP8 linears ask of their operands. Source: Transformer Engine, pytorch/utils.py

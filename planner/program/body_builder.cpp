@@ -236,21 +236,37 @@ bool BodyBuilder::releases_input(std::size_t script, const ForwardDecisions& dec
 
 Body BodyBuilder::optimizer(bool first) {
     BodyWriter writer(*this, stage_.optimizer, optimizer_layout_);
+    free_states(When::within_steps, kNeighbourFrame, writer);
     for (std::size_t i = 0; first && i < stage_.states.size(); ++i)
-        if (stage_.states[i].when == layers::StateBuffer::When::first_optimizer_step)
+        if (stage_.states[i].when == When::first_optimizer_step)
             writer.state(stage_.states[i], static_cast<std::uint32_t>(i), kNeighbourFrame);
     writer.plain_steps(stage_.optimizer.forward);
     for (std::size_t i = 0; i < stage_.states.size(); ++i)
-        if (stage_.states[i].when == layers::StateBuffer::When::between_steps)
+        if (stage_.states[i].when == When::between_steps)
             writer.state(stage_.states[i], static_cast<std::uint32_t>(i), kNeighbourFrame);
     return {first ? "first optimizer step" : "optimizer step", writer.take()};
 }
 
+void BodyBuilder::free_states(When when, Scope scope, BodyWriter& writer) const {
+    for (std::size_t i = 0; i < stage_.states.size(); ++i)
+        if (stage_.states[i].when == when && !stage_.states[i].on_host())
+            writer.free_state(stage_.states[i], static_cast<std::uint32_t>(i), scope);
+}
+
 Body BodyBuilder::setup() {
     BodyWriter writer(*this, stage_.optimizer, optimizer_layout_);
-    for (std::size_t i = 0; i < stage_.states.size(); ++i)
-        if (stage_.states[i].when == layers::StateBuffer::When::setup)
-            writer.state(stage_.states[i], static_cast<std::uint32_t>(i), kOwnFrame);
+    const auto is_buffer = [](const layers::StateBuffer& state) {
+        return state.what == layers::StateBuffer::What::weights || state.what == layers::StateBuffer::What::gradients;
+    };
+    bool constructed = false;
+    for (std::size_t i = 0; i < stage_.states.size(); ++i) {
+        const layers::StateBuffer& state = stage_.states[i];
+        if (state.when != When::setup && state.when != When::construction) continue;
+        if (!constructed && !is_buffer(state)) free_states(When::construction, kOwnFrame, writer);
+        constructed = constructed || !is_buffer(state);
+        writer.state(state, static_cast<std::uint32_t>(i), kOwnFrame);
+    }
+    if (!constructed) free_states(When::construction, kOwnFrame, writer);
     return {"setup", writer.take()};
 }
 
@@ -266,13 +282,13 @@ Body BodyBuilder::await_buckets() {
             {{.kind = OperationKind::stream_wait, .stream = Stream::main, .other = Stream::gradient_communication}}};
 }
 
-Body BodyBuilder::begin_step() {
-    Body body{"begin of the step", {}};
+Body BodyBuilder::begin_step(bool first) {
+    BodyWriter writer(*this, stage_.optimizer, optimizer_layout_);
+    if (!first) free_states(When::between_steps, kNeighbourFrame, writer);
     for (std::size_t i = 0; i < stage_.states.size(); ++i)
-        if (stage_.states[i].when == layers::StateBuffer::When::between_steps)
-            body.operations.push_back(
-                {.kind = OperationKind::free, .slot = static_cast<std::uint32_t>(i), .bytes = stage_.states[i].bytes});
-    return body;
+        if (stage_.states[i].when == When::within_steps)
+            writer.state(stage_.states[i], static_cast<std::uint32_t>(i), kNeighbourFrame);
+    return {"begin of the step", writer.take()};
 }
 
 Body BodyBuilder::free_inputs(std::string_view name, bool first, bool second) {

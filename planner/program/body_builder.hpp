@@ -119,8 +119,8 @@ public:
     Body bucket(const layers::LayerScript& script);
     /// The main stream waits for every bucket launched so far.
     Body await_buckets();
-    /// Frees what lives between steps only.
-    Body begin_step();
+    /// Frees what lives between steps only, which the first step has none of, and makes what lives within them.
+    Body begin_step(bool first);
 
     /// Whether a forced release emptied a tensor that a group kept on the device still needs (Megatron would fail in
     /// backward).
@@ -136,6 +136,8 @@ public:
     std::uint32_t pinned_key(Bytes bytes, types::DataType type);
 
 private:
+    using When = layers::StateBuffer::When;
+    void free_states(When when, Scope scope, class BodyWriter& writer) const;
     Body write_forward(std::size_t script, const ForwardDecisions& decisions, std::vector<OperationRange>& exchanges);
     Body write_backward(std::size_t script, const ForwardDecisions& forward_decisions,
                         const BackwardDecisions& decisions, std::vector<OperationRange>& exchanges);

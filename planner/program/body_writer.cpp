@@ -179,6 +179,10 @@ void BodyWriter::state(const layers::StateBuffer& buffer, std::uint32_t slot, Sc
     emit({.kind = OperationKind::allocate, .scope = scope, .slot = slot, .bytes = buffer.bytes});
 }
 
+void BodyWriter::free_state(const layers::StateBuffer& buffer, std::uint32_t slot, Scope scope) {
+    emit({.kind = OperationKind::free, .scope = scope, .slot = slot, .bytes = buffer.bytes});
+}
+
 // ------------------------------------------------------------------------------------------------------------ forward
 
 void BodyWriter::forward(const ForwardDecisions& decisions, bool silent) {

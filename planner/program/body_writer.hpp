@@ -27,6 +27,8 @@ public:
     void plain_steps(const std::vector<layers::Step>& steps);
     /// Allocates a persistent buffer, slot `slot` of `scope`.
     void state(const layers::StateBuffer& buffer, std::uint32_t slot, Scope scope);
+    /// Frees it.
+    void free_state(const layers::StateBuffer& buffer, std::uint32_t slot, Scope scope);
 
     [[nodiscard]] bool released_while_saved() const { return released_while_saved_; }
     [[nodiscard]] bool released_static() const { return released_static_; }

@@ -8,10 +8,9 @@
 namespace stowage::program {
 namespace {
 
-bool has_states_between_steps(const layers::StageLayers& stage) {
-    return std::any_of(stage.states.begin(), stage.states.end(), [](const layers::StateBuffer& state) {
-        return state.when == layers::StateBuffer::When::between_steps;
-    });
+bool has_states(const layers::StageLayers& stage, layers::StateBuffer::When when) {
+    return std::any_of(stage.states.begin(), stage.states.end(),
+                       [when](const layers::StateBuffer& state) { return state.when == when; });
 }
 
 }  // namespace
@@ -132,14 +131,16 @@ void StageLowering::set_up() {
 void StageLowering::step(RunStage stage) {
     stage_of_run_ = stage;
     const bool first = stage == RunStage::record;
-    if (!first) begin_step();
+    begin_step(first);
     schedule_steps();
     optimizer(first);
 }
 
-void StageLowering::begin_step() {
-    if (has_states_between_steps(stage_))
-        add_instance(body("begin", [&] { return builder_.begin_step(); }), -1, -1, {frames_.persistent()});
+void StageLowering::begin_step(bool first) {
+    using When = layers::StateBuffer::When;
+    if (!has_states(stage_, When::within_steps) && (first || !has_states(stage_, When::between_steps))) return;
+    const BodyId id = body(first ? "first begin" : "begin", [&] { return builder_.begin_step(first); });
+    add_instance(id, -1, -1, {frames_.optimizer(), frames_.persistent()});
 }
 
 void StageLowering::optimizer(bool first) {

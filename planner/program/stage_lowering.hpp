@@ -102,7 +102,7 @@ private:
     void step(RunStage stage);
     void schedule_steps();
     void schedule_step(const ScheduleStep& entry);
-    void begin_step();
+    void begin_step(bool first);
     void optimizer(bool first);
     void launch(const BucketSchedule::Launches& launches, std::int64_t microbatch);
     void await_buckets();

@@ -221,7 +221,7 @@ void StageLowering::capture_iteration() {
 
 void StageLowering::replay_iteration() {
     stage_of_run_ = RunStage::steady;
-    begin_step();
+    begin_step(false);
     const BodyId id = body("iteration graph", [&] {
         return Body{"iteration graph",
                     {{.kind = OperationKind::graph_launch,

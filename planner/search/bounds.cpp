@@ -161,7 +161,10 @@ std::vector<Bytes> least_peaks(const Job& job, const Outcome& nothing, const Fla
         Bytes largest_chunk;
         for (std::size_t i = 0; i < stage.chunks.size(); ++i)
             largest_chunk = std::max(largest_chunk, flagged.freed[rank][i] + slack_of(stage, stage.chunks[i]));
-        const Bytes states{std::ssize(stage.states) * kBlockSlack.count};
+        const auto lasting = std::count_if(stage.states.begin(), stage.states.end(), [](const auto& state) {
+            return state.when != layers::StateBuffer::When::construction;
+        });
+        const Bytes states{lasting * kBlockSlack.count};
         const Bytes granted = Bytes{in_flight * largest_chunk.count} + states;
         // Whatever moves, the states stay.
         peaks.push_back(

@@ -55,6 +55,7 @@ RankOutcome describe(const layers::StageLayers& stage, const program::Lowered& l
     rank.eager_peak_reserved = prediction.eager.peak_reserved;
     rank.capture_peak_allocated = prediction.capture.peak_allocated;
     rank.capture_peak_reserved = prediction.capture.peak_reserved;
+    rank.allocated_between_steps = prediction.steady.allocated_after;
     rank.private_pools = prediction.steady.private_pools;
     rank.executable_graphs = prediction.steady.executable_graphs;
     rank.graphs = std::ssize(lowered.program.graphs);

@@ -45,6 +45,7 @@ struct RankOutcome {
     Bytes capture_peak_reserved{};
     Bytes steady_peak_allocated{};
     Bytes steady_peak_reserved{};
+    Bytes allocated_between_steps{};  ///< after a steady step
     Bytes private_pools{};            ///< of the steady reserved bytes, those of the graphs' pool
     Bytes executable_graphs{};        ///< the driver's memory for graphs, beside what is reserved
     std::int64_t graphs = 0;          ///< captured

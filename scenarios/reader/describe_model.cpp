@@ -62,6 +62,10 @@ void describe_options(Fields& fields, types::Model& model) {
     fields.flag({"untie_embeddings_and_output_weights", "separate output weights"},
                 model.untie_embeddings_and_output_weights);
     fields.flag({"add_bias_linear", "biases in all linear layers"}, model.add_bias_linear);
+    fields.choice({"transformer_impl", "whose modules the layers are made of"}, model.transformer_impl);
+    fields.flag({"masked_softmax_fusion", "scale, mask and softmax in one kernel (local layers)"},
+                model.masked_softmax_fusion);
+    fields.flag({"deterministic_mode", "deterministic kernels only"}, model.deterministic_mode);
     fields.number({"attention_dropout", "probability"}, model.attention_dropout, kProbability);
     fields.number({"hidden_dropout", "probability"}, model.hidden_dropout, kProbability);
     fields.count_or_none({"mtp_num_layers", "multi-token-prediction layers after the last one; null: none"},

@@ -82,6 +82,14 @@ void describe_expert_communication(Fields& fields, types::ParallelLayout& parall
                 parallel.delay_wgrad_compute);
 }
 
+void describe_tensor_communication(Fields& fields, types::ParallelLayout& parallel) {
+    fields.flag({"tp_comm_overlap", "tensor-parallel transfers inside the linears' GEMMs"}, parallel.tp_comm_overlap);
+    fields.flag({"defer_embedding_wgrad_compute", "the output layer's weight gradients in the pipeline's flush"},
+                parallel.defer_embedding_wgrad_compute);
+    fields.count({"wgrad_deferral_limit", "of so many microbatches at most; 0: of all"}, parallel.wgrad_deferral_limit,
+                 IntegerRange{0, 10'000'000});
+}
+
 void complete_data_parallel(ScenarioDraft& draft) {
     types::ParallelLayout& parallel = draft.scenario.parallel;
     if (draft.data_parallel_size) {
@@ -136,6 +144,7 @@ void describe_parallel(Fields& fields, ScenarioDraft& draft) {
     describe_pipeline(fields, draft);
     describe_context(fields, draft.scenario.parallel);
     describe_expert_communication(fields, draft.scenario.parallel);
+    describe_tensor_communication(fields, draft.scenario.parallel);
 }
 
 void complete_layout(ScenarioDraft& draft) {

@@ -6,6 +6,7 @@
 
 #include "scenarios/reader/checks.hpp"
 #include "scenarios/reader/megatron_arguments_parts.hpp"
+#include "scenarios/reader/recorded_memory.hpp"
 #include "scenarios/reader/scenario_reader.hpp"
 
 namespace stowage::reader {
@@ -116,6 +117,16 @@ void complete_all(Gathered& gathered, ScenarioDraft& draft) {
     gathered.diagnostics.throw_if_any();
 }
 
+void import_and_check(Arguments& arguments, ScenarioDraft& draft, const ImportedHardware& hardware, Gathered& gathered,
+                      ImportedScenario& imported) {
+    draft.model.model.name = draft.scenario.name;
+    import_all(arguments, draft, hardware, imported);
+    gathered.diagnostics.throw_if_any();
+    complete_all(gathered, draft);
+    imported.scenario = std::move(draft.scenario);
+    imported.where = std::move(gathered.where);
+}
+
 }  // namespace
 
 ImportedScenario import_megatron(const std::filesystem::path& path, const ImportedHardware& hardware,
@@ -124,14 +135,21 @@ ImportedScenario import_megatron(const std::filesystem::path& path, const Import
     ScenarioDraft draft;
     ImportedScenario imported;
     Arguments arguments(path, gathered, imported);
-    arguments.judge(purpose == ImportFor::judging);
+    arguments.serve(purpose);
     draft.scenario.name = path.stem().string();
-    draft.model.model.name = draft.scenario.name;
-    import_all(arguments, draft, hardware, imported);
-    gathered.diagnostics.throw_if_any();
-    complete_all(gathered, draft);
-    imported.scenario = std::move(draft.scenario);
-    imported.where = std::move(gathered.where);
+    import_and_check(arguments, draft, hardware, gathered, imported);
+    return imported;
+}
+
+ImportedScenario import_recorded(const RecordedRun& run, const std::filesystem::path& hardware) {
+    Gathered gathered;
+    ScenarioDraft draft;
+    ImportedScenario imported;
+    gathered.diagnostics.open(run.source->name());
+    Arguments arguments(run.source, *run.arguments, gathered, imported);
+    arguments.serve(ImportFor::comparing);
+    draft.scenario.name = run.name;
+    import_and_check(arguments, draft, ImportedHardware{hardware, std::nullopt, run.gpus}, gathered, imported);
     return imported;
 }
 

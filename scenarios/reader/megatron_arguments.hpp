@@ -38,13 +38,15 @@ struct ImportedScenario {
     std::vector<ArgumentFinding> findings;
     /// Rules that the scenario seems to break because it cannot say how the arguments keep them.
     std::vector<std::string> kept_rules;
-    bool part_of_a_node = false;  ///< the job has fewer GPUs than a machine of the hardware file
+    std::vector<std::string> missing;  ///< when comparing: what the scenario language cannot say, in its words
+    bool part_of_a_node = false;       ///< the job has fewer GPUs than a machine of the hardware file
 };
 
 /// What the scenario is wanted for.
 enum class ImportFor : std::uint8_t {
-    planning,  ///< it must say everything that changes memory or time: what it cannot say is an error
-    judging,   ///< what it cannot say is judged by its findings and becomes a note
+    planning,   ///< it must say everything that changes memory or time: what it cannot say is an error
+    judging,    ///< what it cannot say is judged by its findings and becomes a note
+    comparing,  ///< what it cannot say is listed by name
 };
 
 /// Reads Megatron-LM's training arguments and fills in what Megatron derives from them.

@@ -51,6 +51,12 @@ Arguments::Arguments(SourcePointer source, Gathered& gathered, ImportedScenario&
     read();
 }
 
+Arguments::Arguments(SourcePointer source, const Value& mapping, Gathered& gathered, ImportedScenario& imported)
+    : gathered_(gathered), imported_(imported), source_(std::move(source)) {
+    gathered_.where.set("", Location{source_, mapping.at, {}});
+    take(mapping);
+}
+
 void Arguments::read() {
     const Value root = parse_document(source_, gathered_.diagnostics);
     gathered_.diagnostics.throw_if_any();
@@ -142,12 +148,13 @@ std::string Arguments::plain(std::string_view name) const {
 }
 
 void Arguments::cannot_say(std::string_view name, const std::string& what, std::string hint) {
-    if (judging_) return note(name, what + ": judged without it");
+    if (judging()) return note(name, what + ": judged without it");
+    if (purpose_ == ImportFor::comparing) return imported_.missing.push_back(what);
     error(name, what + " cannot be planned", std::move(hint));
 }
 
 void Arguments::reject(std::string_view name, std::string rule, std::string message, std::string hint) {
-    if (!judging_) return error(name, std::move(message), std::move(hint));
+    if (!judging()) return error(name, std::move(message), std::move(hint));
     if (hint.empty()) hint = "Leave it out.";
     finding(name, std::move(rule), true, std::move(message), std::move(hint));
 }

@@ -21,6 +21,8 @@ public:
     Arguments(const std::filesystem::path& path, Gathered& gathered, ImportedScenario& imported);
     /// The same of a source that was loaded, in YAML or JSON.
     Arguments(SourcePointer source, Gathered& gathered, ImportedScenario& imported);
+    /// The same of a mapping inside a source.
+    Arguments(SourcePointer source, const Value& mapping, Gathered& gathered, ImportedScenario& imported);
 
     /// Whether the argument stands there with a value; null, and false for a flag, are as if it did not.
     [[nodiscard]] bool given(std::string_view name) const;
@@ -28,14 +30,15 @@ public:
     [[nodiscard]] bool set(std::string_view name) const;
     /// Whether the argument stands there with a value, false included.
     [[nodiscard]] bool has_value(std::string_view name) const;
+    void serve(ImportFor purpose) { purpose_ = purpose; }
     /// Whether what no scenario can say is to be judged, not refused.
-    void judge(bool judging) { judging_ = judging; }
-    [[nodiscard]] bool judging() const { return judging_; }
+    [[nodiscard]] bool judging() const { return purpose_ == ImportFor::judging; }
     /// A single value as it stands there; empty if there is none.
     [[nodiscard]] std::string plain(std::string_view name) const;
     /// An error, or when judging a finding that Megatron rejects it.
     void reject(std::string_view name, std::string rule, std::string message, std::string hint);
-    /// An error: no scenario can say it. When judging a note, and it is judged as if it were not there.
+    /// An error: no scenario can say it. When judging a note, and it is judged as if it were not there; when comparing
+    /// it is listed.
     void cannot_say(std::string_view name, const std::string& what, std::string hint = {});
     /// Notes that a rule is kept, whatever the scenario shows.
     void keeps(std::string rule) { imported_.kept_rules.push_back(std::move(rule)); }
@@ -95,7 +98,7 @@ private:
     bool fail(std::string_view key, const Argument& argument, std::string message, std::string hint = {});
     [[nodiscard]] Location location(const Argument& argument) const;
 
-    bool judging_ = false;
+    ImportFor purpose_ = ImportFor::planning;
     Gathered& gathered_;
     ImportedScenario& imported_;
     SourcePointer source_;

@@ -120,6 +120,14 @@ void import_expert_dispatch(Arguments& arguments, types::ParallelLayout& paralle
     parallel.delay_wgrad_compute = arguments.flag("delay_wgrad_compute", "parallel.delay_wgrad_compute");
 }
 
+void import_tensor_communication(Arguments& arguments, types::ParallelLayout& parallel) {
+    parallel.tp_comm_overlap = arguments.flag("tp_comm_overlap", "parallel.tp_comm_overlap");
+    parallel.defer_embedding_wgrad_compute =
+        arguments.flag("defer_embedding_wgrad_compute", "parallel.defer_embedding_wgrad_compute");
+    arguments.count("wgrad_deferral_limit", "parallel.wgrad_deferral_limit", parallel.wgrad_deferral_limit,
+                    IntegerRange{0, 10'000'000});
+}
+
 }  // namespace
 
 void import_layout(Arguments& arguments, ScenarioDraft& draft) {
@@ -134,6 +142,7 @@ void import_layout(Arguments& arguments, ScenarioDraft& draft) {
     parallel.overlap_p2p_comm = !arguments.flag("no_overlap_p2p_communication", "parallel.overlap_p2p_comm");
     import_context_communication(arguments, parallel);
     import_context_levels(arguments, parallel);
+    import_tensor_communication(arguments, parallel);
     import_expert_dispatch(arguments, parallel, draft.model.model.has_experts());
 }
 

@@ -93,6 +93,19 @@ void import_positions(Arguments& arguments, types::Model& model) {
                         "say position-embedding-type: none");
 }
 
+/// What the layers are made of, and with which kernels.
+void import_modules(Arguments& arguments, types::Model& model) {
+    const std::string impl =
+        arguments.text("transformer_impl", "model.transformer_impl").value_or("transformer_engine");
+    if (const auto known = types::parse_name<types::TransformerImpl>(impl))
+        model.transformer_impl = *known;
+    else
+        arguments.cannot_say("transformer_impl", "the transformer implementation " + impl,
+                             "transformer_engine and local can be described");
+    model.masked_softmax_fusion = !arguments.flag("no_masked_softmax_fusion", "model.masked_softmax_fusion");
+    model.deterministic_mode = arguments.flag("deterministic_mode", "model.deterministic_mode");
+}
+
 void import_norms_and_biases(Arguments& arguments, types::Model& model) {
     model.normalization = types::Normalization::LayerNorm;
     arguments.choice("normalization", "model.normalization", model.normalization);
@@ -169,8 +182,8 @@ void import_expert_widths(Arguments& arguments, types::Model& model) {
         model.moe_expert_capacity_factor.reset();  // as Megatron's configuration does
     model.moe_pad_expert_input_to_capacity =
         arguments.flag("moe_pad_expert_input_to_capacity", "model.moe_pad_expert_input_to_capacity");
-    if (!arguments.flag("moe_grouped_gemm"))
-        arguments.note("moe-grouped-gemm is not set: experts are planned as one grouped GEMM all the same");
+    model.moe_permute_fusion = arguments.flag("moe_permute_fusion", "model.moe_permute_fusion");
+    model.moe_grouped_gemm = arguments.flag("moe_grouped_gemm", "model.moe_grouped_gemm");
 }
 
 void import_experts(Arguments& arguments, ModelDraft& draft) {
@@ -192,6 +205,7 @@ void import_model(Arguments& arguments, ScenarioDraft& draft) {
     import_activation(arguments, model);
     import_positions(arguments, model);
     import_norms_and_biases(arguments, model);
+    import_modules(arguments, model);
     import_latent_attention(arguments, draft.model);
     import_mixers(arguments, draft.model);
     if (!draft.model.hybrid) require(arguments, "num_layers", model.num_layers);

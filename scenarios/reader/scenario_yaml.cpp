@@ -98,6 +98,9 @@ void write_options(Group& group, const types::Model& model) {
     group.always("qk_layernorm", model.qk_layernorm);
     group.unless("qk_norm_span", model.qk_norm_span, types::QkNormSpan::head);
     group.unless("attention_output_gate", model.attention_output_gate, false);
+    group.unless("transformer_impl", model.transformer_impl, types::TransformerImpl::transformer_engine);
+    group.unless("masked_softmax_fusion", model.masked_softmax_fusion, true);
+    group.unless("deterministic_mode", model.deterministic_mode, false);
     group.unless("softmax_type", model.softmax_type, types::SoftmaxType::vanilla);
     group.always("attention_dropout", model.attention_dropout);
     group.always("hidden_dropout", model.hidden_dropout);
@@ -128,6 +131,8 @@ void write_experts(Group& group, const types::Model& model) {
                  usual.moe_shared_expert_intermediate_size);
     group.unless("moe_shared_expert_gate", model.moe_shared_expert_gate, usual.moe_shared_expert_gate);
     group.unless("moe_latent_size", model.moe_latent_size, usual.moe_latent_size);
+    group.unless("moe_grouped_gemm", model.moe_grouped_gemm, usual.moe_grouped_gemm);
+    group.unless("moe_permute_fusion", model.moe_permute_fusion, usual.moe_permute_fusion);
     group.unless("moe_router_score_function", model.moe_router_score_function, usual.moe_router_score_function);
     group.unless("moe_router_enable_expert_bias", model.moe_router_enable_expert_bias,
                  usual.moe_router_enable_expert_bias);
@@ -217,6 +222,9 @@ std::string parallel_text(const types::ParallelLayout& parallel, bool has_expert
     group.unless("moe_shared_expert_overlap", parallel.moe_shared_expert_overlap, false);
     group.unless("overlap_moe_expert_parallel_comm", parallel.overlap_moe_expert_parallel_comm, false);
     group.unless("delay_wgrad_compute", parallel.delay_wgrad_compute, false);
+    group.unless("tp_comm_overlap", parallel.tp_comm_overlap, false);
+    group.unless("defer_embedding_wgrad_compute", parallel.defer_embedding_wgrad_compute, false);
+    group.unless("wgrad_deferral_limit", parallel.wgrad_deferral_limit, usual.wgrad_deferral_limit);
     return group.text();
 }
 

@@ -67,6 +67,14 @@ struct EnumNames<RouterScore> {
         {{RouterScore::softmax, "softmax"}, {RouterScore::sigmoid, "sigmoid"}}};
 };
 
+/// Whose modules the layers are made of: Transformer Engine's, or Megatron's own.
+enum class TransformerImpl : std::uint8_t { transformer_engine, local };
+template <>
+struct EnumNames<TransformerImpl> {
+    static constexpr std::array<std::pair<TransformerImpl, std::string_view>, 2> values{
+        {{TransformerImpl::transformer_engine, "transformer_engine"}, {TransformerImpl::local, "local"}}};
+};
+
 /// What mixes tokens in a layer.
 enum class Mixer : std::uint8_t { attention, mamba, gated_delta_net, none };
 /// What follows it. Hybrid models have layers of one half only.
@@ -99,6 +107,10 @@ struct Model {
     double attention_dropout = 0;
     double hidden_dropout = 0;
 
+    TransformerImpl transformer_impl = TransformerImpl::transformer_engine;
+    bool masked_softmax_fusion = true;  ///< local layers only: scale, mask and softmax in one kernel
+    bool deterministic_mode = false;    ///< PyTorch and Transformer Engine use deterministic kernels only
+
     bool multi_latent_attention = false;  ///< head sizes are then the five below and kv_channels plays no part
     std::int64_t q_lora_rank = 0;         ///< 0: the query is not compressed
     std::int64_t kv_lora_rank = 0;
@@ -113,6 +125,8 @@ struct Model {
     std::int64_t moe_shared_expert_intermediate_size = 0;  ///< 0: no shared expert
     bool moe_shared_expert_gate = false;
     std::int64_t moe_latent_size = 0;  ///< width that routed experts work in; 0: hidden_size
+    bool moe_grouped_gemm = true;      ///< false: one expert after another, each with linears of its own
+    bool moe_permute_fusion = false;   ///< token copies ordered and summed by fused kernels
     RouterScore moe_router_score_function = RouterScore::softmax;
     bool moe_router_enable_expert_bias = false;        ///< a buffer of one number an expert, not a parameter
     std::optional<double> moe_expert_capacity_factor;  ///< none: no token is dropped

@@ -62,6 +62,9 @@ struct ParallelLayout {
     bool moe_shared_expert_overlap = false;                               ///< shared experts beside the dispatch
     bool overlap_moe_expert_parallel_comm = false;
     bool delay_wgrad_compute = false;
+    bool tp_comm_overlap = false;                ///< tensor-parallel transfers inside the linears' GEMMs
+    bool defer_embedding_wgrad_compute = false;  ///< the output layer's weight gradients run in the pipeline's flush
+    std::int64_t wgrad_deferral_limit = 0;       ///< of so many microbatches at most; 0: of all
 
     /// Megatron's default: the pipeline's size.
     [[nodiscard]] std::int64_t microbatch_group_size() const {

@@ -53,6 +53,11 @@ types::Model model_with_everything() {
     model.moe_shared_expert_intermediate_size = 256;
     model.moe_shared_expert_gate = true;
     model.moe_latent_size = 384;
+    model.moe_grouped_gemm = false;
+    model.moe_permute_fusion = true;
+    model.deterministic_mode = true;
+    model.transformer_impl = types::TransformerImpl::local;
+    model.masked_softmax_fusion = false;
     model.moe_router_score_function = types::RouterScore::sigmoid;
     model.moe_router_enable_expert_bias = true;
     model.moe_expert_capacity_factor = 1.25;
@@ -167,6 +172,8 @@ Scenario interleaved() {
     parallel.moe_token_dispatcher_type = types::TokenDispatcher::flex;
     parallel.moe_flex_dispatcher_backend = types::FlexDispatcher::hybridep;
     parallel.overlap_moe_expert_parallel_comm = parallel.delay_wgrad_compute = true;
+    parallel.tp_comm_overlap = parallel.defer_embedding_wgrad_compute = true;
+    parallel.wgrad_deferral_limit = 2;
     scenario.batch = {2, 24, 8192, types::Routing::skewed, 1.5};
     scenario.recompute.recompute_granularity = types::RecomputeGranularity::selective;
     scenario.recompute.recompute_modules = {types::RecomputeModule::mla_up_proj, types::RecomputeModule::layernorm};

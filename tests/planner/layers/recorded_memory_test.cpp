@@ -20,7 +20,8 @@ using types::Scenario;
 Bytes static_bytes(const StageLayers& stage) {
     Bytes total;
     for (const StateBuffer& state : stage.states)
-        if (state.name.find("dummy gradient") == std::string::npos) total += state.bytes;
+        if (state.name.find("dummy gradient") == std::string::npos && state.when != StateBuffer::When::construction)
+            total += state.bytes;
     return total;
 }
 

@@ -94,7 +94,20 @@ TEST(Support, NamesEachFeatureThatIsMissing) {
              s.precision = types::Precision::fp8_blockwise;
              s.model.hidden_size = 1016;
          }},
-        {"attention other than cuDNN's", [](Scenario& s) { s.env.emplace("NVTE_FUSED_ATTN", "0"); }},
+        {"unfused attention with sliding windows",
+         [](Scenario& s) {
+             s.env = {{"NVTE_FUSED_ATTN", "0"}, {"NVTE_FLASH_ATTN", "0"}};
+             s.model.window_size = 128;
+         }},
+        {"local layers with moe_grouped_gemm",
+         [](Scenario& s) { s.model.transformer_impl = types::TransformerImpl::local; }},
+        {"masked_softmax_fusion: false with Transformer Engine's layers",
+         [](Scenario& s) { s.model.masked_softmax_fusion = false; }},
+        {"defer_embedding_wgrad_compute beside CUDA graphs",
+         [](Scenario& s) {
+             s.parallel.defer_embedding_wgrad_compute = true;
+             s.cuda_graph.cuda_graph_impl = types::CudaGraphImpl::transformer_engine;
+         }},
         {"a step of 2000008 layers over all microbatches",
          [](Scenario& s) {
              s.model.num_layers = 8;

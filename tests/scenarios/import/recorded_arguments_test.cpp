@@ -54,12 +54,9 @@ TEST(RecordedArguments, AreImportedOrRefusedByName) {
     ASSERT_EQ(cases.size(), 90U);
     int imported = 0;
     const std::map<std::string, int> refused = refusals(cases, imported);
-    EXPECT_EQ(imported, 73);
-    EXPECT_EQ(refused, (std::map<std::string, int>{{"defer-embedding-wgrad-compute", 2},
-                                                   {"first-last-layers-bf16", 1},
+    EXPECT_EQ(imported, 81);
+    EXPECT_EQ(refused, (std::map<std::string, int>{{"first-last-layers-bf16", 1},
                                                    {"optimizer", 3},  // muon
-                                                   {"tp-comm-overlap", 1},
-                                                   {"transformer-impl", 5},  // local
                                                    {"use-megatron-fsdp", 5}}));
 }
 

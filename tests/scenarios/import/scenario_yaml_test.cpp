@@ -38,6 +38,7 @@ TEST(ScenarioYaml, IsReadableAndSaysWhatDiffersFromTheDefault) {
               "  num_experts: 4\n"
               "  moe_router_topk: 2\n"
               "  moe_ffn_hidden_size: 1344\n"
+              "  moe_grouped_gemm: false\n"
               "  moe_layer_freq: \"([0]*2+[1]*10)\"\n"
               "implementation: megatron\n"
               "rules: main-2026-08\n"

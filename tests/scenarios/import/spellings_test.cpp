@@ -115,8 +115,8 @@ TEST(ArgumentsNobodyKnows, AreNotedWithTheNearest) {
 }
 
 TEST(ArgumentsWhoseEffectIsNotPlanned, AreNoted) {
-    EXPECT_EQ(notes_of("deterministic-mode: true\nno-rope-fusion:\ncross-entropy-loss-fusion: false\n"),
-              "args.yaml:6:21: deterministic-mode: planned with the kernels of the usual mode\n"
+    EXPECT_EQ(notes_of("no-align-grad-reduce: true\nno-rope-fusion:\ncross-entropy-loss-fusion: false\n"),
+              "args.yaml:6:23: no-align-grad-reduce: planned without alignment of reductions\n"
               "args.yaml:7:1: no-rope-fusion: planned with fused rotary embeddings\n");
     EXPECT_EQ(notes_of("moe-router-topk: 8\nq-lora-rank: 512\nmamba-state-dim: 64\n"),
               "args.yaml:7:14: q-lora-rank: no effect without multi-latent-attention\n"
@@ -131,9 +131,9 @@ TEST(ArgumentsThatTheLanguageLacks, AreRefusedByName) {
               "                     ^\n"
               "hint: use-distributed-optimizer is planned");
     for (const char* argument :
-         {"transformer-impl: local", "optimizer: muon", "use-torch-fsdp2: true",
+         {"transformer-impl: inference_optimized", "optimizer: muon", "use-torch-fsdp2: true",
           "use-legacy-models:", "cpu-offloading-num-layers: 20", "position-embedding-type: mrope",
-          "first-last-layers-bf16: true", "tp-comm-overlap: true", "spec: a b", "fp32-residual-connection: true",
+          "first-last-layers-bf16: true", "spec: a b", "fp32-residual-connection: true",
           "hybrid-attention-ratio: 0.1", "checkpoint-activations: true", "cp-comm-type: p2p a2a"})
         EXPECT_NE(error_of(std::string(argument) + "\n").find("args.yaml:6:"), std::string::npos) << argument;
 }
