@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "planner/program/stream.hpp"
 #include "reports/units.hpp"
 
 namespace stowage::reports {
@@ -19,8 +20,23 @@ std::string stage_words(program::RunStage stage) {
     }
 }
 
+std::string stream_name(const memory::FragmentationReport& report) {
+    return std::string(program::name_of(static_cast<program::Stream>(report.stream)));
+}
+
+/// The allocator knows its streams by number.
+std::string explanation(const memory::FragmentationReport& report) {
+    std::string words = memory::explain(report);
+    const std::string number = fmt::format("on stream {} ", report.stream);
+    const std::size_t place = words.find(number);
+    if (place != std::string::npos)
+        words.replace(place, number.size(), fmt::format("on stream '{}' ", stream_name(report)));
+    return words;
+}
+
 Json shortage_json(const memory::FragmentationReport& report) {
     return {{"request_bytes", report.request.count},
+            {"stream", stream_name(report)},
             {"must_grow_by_bytes", report.growth.count},
             {"limit_bytes", report.limit.count},
             {"reserved_bytes", report.reserved.count},
@@ -31,7 +47,7 @@ Json shortage_json(const memory::FragmentationReport& report) {
             {"free_elsewhere_bytes", report.free_beside.count},
             {"private_pools_bytes", report.reserved_by_private_pools.count},
             {"free_in_private_pools_bytes", report.free_in_private_pools.count},
-            {"explanation", memory::explain(report)}};
+            {"explanation", explanation(report)}};
 }
 
 }  // namespace
