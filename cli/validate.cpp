@@ -19,6 +19,11 @@ struct ValidateOptions {
     CommonOptions common;
     std::string megatron_memory;
     std::string job;
+    std::string gpu;
+
+    [[nodiscard]] bool asks_for(const reader::RecordedRun& run) const {
+        return run.name.find(job) != std::string::npos && (gpu.empty() || run.gpu == gpu);
+    }
 };
 
 /// States that differ in a layer, a parameter or a number are one part.
@@ -136,7 +141,7 @@ types::ExitCode run_validate(const ValidateOptions& options) {
         throw CommandLineError("validate: --megatron-memory TABLE is required; validating scenarios needs a GPU");
     MemoryValidation validation(options);
     for (const reader::RecordedRun& run : reader::read_recorded_memory(options.megatron_memory))
-        if (run.name.find(options.job) != std::string::npos) validation.add(run);
+        if (options.asks_for(run)) validation.add(run);
     if (options.common.json)
         print(reports::to_text(reports::validation_json(validation.result())));
     else if (!options.common.quiet)
@@ -156,6 +161,7 @@ void add_validate_command(CLI::App& app, Run& chosen) {
         ->type_name("TABLE");
     verb->add_option("--job", options->job, "only jobs with this in their names, and where their bytes lie")
         ->type_name("TEXT");
+    verb->add_option("--gpu", options->gpu, "only runs on this type of GPU")->type_name("TYPE");
     verb->callback([options, &chosen] { chosen = [options] { return run_validate(*options); }; });
 }
 

@@ -90,6 +90,14 @@ TEST(Validate, PredictsNineTenthsOfTheRecordedTable) {
     constexpr int kRuns = 168;
     EXPECT_EQ(answer.at("rows").size() / 2 + answer.at("refused").size(), kRuns);
     EXPECT_LE(answer.at("refused").size(), kRuns / 10);
+    const json& between = answer.at("summary").at("allocated_bytes");
+    EXPECT_LE(between.at("median_abs_error"), 0.001);
+    EXPECT_GE(between.at("within_1_percent"), 0.88);
+    EXPECT_GE(between.at("within_5_percent"), 0.93);
+    const json& peak = answer.at("summary").at("peak_allocated_bytes");
+    EXPECT_LE(peak.at("median_abs_error"), 0.004);
+    EXPECT_GE(peak.at("within_1_percent"), 0.75);
+    EXPECT_GE(peak.at("within_5_percent"), 0.93);
 }
 
 TEST(Validate, ShowsRowsRefusalsAndASummary) {

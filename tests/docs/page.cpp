@@ -65,6 +65,8 @@ std::vector<Example> run(std::vector<Example> examples) {
     for (const char* copied : {"docs/graphs", "scenarios/models", "scenarios/hardware"})
         fs::copy(root / copied, (fs::create_directories((folder / copied).parent_path()), folder / copied),
                  fs::copy_options::recursive);
+    fs::create_directories(folder / "tests/data");
+    fs::copy(root / "tests/data/megatron_recorded_memory.yaml", folder / "tests/data/megatron_recorded_memory.yaml");
     for (const auto& entry : fs::directory_iterator(root / "scenarios"))
         if (entry.path().extension() == ".yaml")
             fs::copy(entry.path(), folder / ("scenarios/" + entry.path().filename().string()));

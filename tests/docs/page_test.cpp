@@ -31,8 +31,8 @@ TEST(Page, TakesWhatItsCommandsPrint) {
     EXPECT_THROW(run(examples_of("    $ false\n")), std::runtime_error);
 }
 
-TEST(Page, OnGraphsSaysWhatItsCommandsPrint) {
-    const std::filesystem::path path = STOWAGE_SOURCE_DIR "/docs/graphs.md";
+/// The page says what its commands print, or is written anew.
+void hold_against_commands(const std::filesystem::path& path) {
     const std::string page = support::file_text(path);
     const std::vector<Example> said = examples_of(page);
     ASSERT_GT(said.size(), 0U);
@@ -44,6 +44,10 @@ TEST(Page, OnGraphsSaysWhatItsCommandsPrint) {
     for (std::size_t i = 0; i < said.size(); ++i)
         EXPECT_EQ(said[i].output, printed[i].output) << path.string() << ":" << said[i].line << ": " << said[i].command;
 }
+
+TEST(Page, OnGraphsSaysWhatItsCommandsPrint) { hold_against_commands(STOWAGE_SOURCE_DIR "/docs/graphs.md"); }
+
+TEST(Page, OnMemorySaysWhatItsCommandsPrint) { hold_against_commands(STOWAGE_SOURCE_DIR "/docs/memory.md"); }
 
 }  // namespace
 }  // namespace stowage::docs
