@@ -1,5 +1,7 @@
 #include "planner/program/body_builder.hpp"
 
+#include <algorithm>
+
 #include "planner/program/body_writer.hpp"
 #include "scenarios/types/check.hpp"
 
@@ -71,6 +73,21 @@ std::string body_key(std::size_t script, const ForwardDecisions& forward, const 
     return key;
 }
 
+std::optional<std::size_t> plain_body_number(std::size_t script, const ForwardDecisions& forward,
+                                             const BackwardDecisions* backward) {
+    const auto decided = [](const ReloadTargets& targets) {
+        return std::any_of(targets.begin(), targets.end(), [](const auto& target) { return target.has_value(); });
+    };
+    if (!forward.offloaded.empty() || !forward.unmanaged.empty() || !forward.delayed.empty()) return std::nullopt;
+    if (backward == nullptr ? decided(forward.joins) : !backward->inline_read.empty()) return std::nullopt;
+    if (backward != nullptr && (decided(backward->waits) || decided(backward->targets))) return std::nullopt;
+    std::size_t number = script;
+    for (const bool flag : {forward.input_held, forward.input_static, forward.gradient_static, backward != nullptr,
+                            backward != nullptr && backward->frees_previous_gradient})
+        number = 2 * number + (flag ? 1 : 0);
+    return (number << 4) + (static_cast<std::size_t>(forward.side) << 2) + static_cast<std::size_t>(forward.pass);
+}
+
 BodyBuilder::BodyBuilder(const layers::StageLayers& stage, const std::vector<FrameLayout>& layouts,
                          const types::OffloadChoice& choice, const Durations& durations, StepProgram& program)
     : stage_(stage),
@@ -90,11 +107,10 @@ std::uint32_t BodyBuilder::label(std::string_view text) {
     return entry->second;
 }
 
-std::uint32_t BodyBuilder::pinned_key(Bytes bytes, types::DataType type) {
-    const std::uint64_t key = static_cast<std::uint64_t>(bytes.count) << 8 | static_cast<std::uint64_t>(type);
-    const auto [entry, added] =
-        pinned_numbers_.try_emplace(key, static_cast<std::uint32_t>(program_.pinned_keys.size()));
-    if (added) program_.pinned_keys.push_back(key);
+std::uint32_t BodyBuilder::pinned_key(const std::vector<std::int64_t>& shape, types::DataType type) {
+    const auto number = static_cast<std::uint32_t>(program_.pinned_keys.size());
+    const auto [entry, added] = pinned_numbers_.try_emplace(std::pair(shape, type), number);
+    if (added) program_.pinned_keys.push_back(number);
     return entry->second;
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -69,6 +70,9 @@ struct GraphSurface {
 
 /// A text that equals another's exactly when the decisions do; bodies are shared by it.
 std::string body_key(std::size_t script, const ForwardDecisions& forward, const BackwardDecisions* backward);
+/// A small number that says the same, if the manager decided nothing.
+std::optional<std::size_t> plain_body_number(std::size_t script, const ForwardDecisions& forward,
+                                             const BackwardDecisions* backward);
 
 /// Turns scripts and decisions into bodies of operations: references are counted, so that what is allocated and freed,
 /// and when, follows from who still holds a tensor. One builder serves one rank under one choice. Throws:
@@ -133,7 +137,7 @@ public:
     [[nodiscard]] const Durations& durations() const { return durations_; }
     /// Numbers of texts and of pinned pool keys in the program; the same text or key gets the same number.
     std::uint32_t label(std::string_view text);
-    std::uint32_t pinned_key(Bytes bytes, types::DataType type);
+    std::uint32_t pinned_key(const std::vector<std::int64_t>& shape, types::DataType type);
 
 private:
     using When = layers::StateBuffer::When;
@@ -154,7 +158,7 @@ private:
     const Durations& durations_;
     StepProgram& program_;
     std::unordered_map<std::string, std::uint32_t> label_numbers_;
-    std::unordered_map<std::uint64_t, std::uint32_t> pinned_numbers_;
+    std::map<std::pair<std::vector<std::int64_t>, types::DataType>, std::uint32_t> pinned_numbers_;
     bool released_while_saved_ = false;
     bool released_static_ = false;
 };

@@ -256,11 +256,6 @@ void BodyWriter::offload(layers::SavedIndex saved_index, types::Module module) {
     const layers::SavedTensor& saved = script_.saved[layers::index(saved_index)];
     const std::uint32_t temporary = layout_.reload_slot(saved_index);
     const bool gathered = saved.form == layers::CopyForm::gathered;
-    emit({.kind = OperationKind::pinned_acquire,
-          .module = module,
-          .slot = layout_.pinned_slot(saved_index),
-          .detail = pooled(module) ? builder_.pinned_key(saved.bytes(), saved.type) : 0,
-          .bytes = saved.bytes()});
     if (gathered) {
         emit({.kind = OperationKind::allocate, .stream = Stream::d2h, .slot = temporary, .bytes = saved.bytes()});
         emit({.kind = OperationKind::compute,
@@ -270,6 +265,11 @@ void BodyWriter::offload(layers::SavedIndex saved_index, types::Module module) {
               .detail = builder_.label("gather " + saved.name),
               .duration = builder_.durations().gather(saved.bytes())});
     }
+    emit({.kind = OperationKind::pinned_acquire,
+          .module = module,
+          .slot = layout_.pinned_slot(saved_index),
+          .detail = pooled(module) ? builder_.pinned_key(saved.shape, saved.type) : 0,
+          .bytes = saved.bytes()});
     emit({.kind = OperationKind::copy,
           .stream = Stream::d2h,
           .direction = Direction::device_to_host,
@@ -387,6 +387,7 @@ void BodyWriter::reload(const layers::LayerScript& script, const FrameLayout& la
           .bytes = saved.bytes(),
           .duration = builder_.durations().copy(Direction::host_to_device, saved.bytes())});
     emit({.kind = OperationKind::pinned_release,
+          .stream = stream,
           .module = module,
           .scope = scope,
           .slot = layout.pinned_slot(saved_index),
@@ -413,6 +414,7 @@ void BodyWriter::forget(layers::SavedIndex saved, const BackwardDecisions& decis
     const types::Module module = *script_.saved[number].group;
     if (decisions.inline_read.contains(module) && !read_inline_[number]) {
         emit({.kind = OperationKind::pinned_release,
+              .stream = Stream::d2h,
               .module = module,
               .slot = layout_.pinned_slot(saved),
               .bytes = script_.saved[number].bytes()});

@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "planner/program/body_builder.hpp"
@@ -95,6 +96,20 @@ private:
     void add_instance(BodyId body, std::int64_t microbatch, std::int64_t layer,
                       std::initializer_list<std::uint32_t> scopes) {
         add_instance<std::initializer_list<std::uint32_t>>(body, microbatch, layer, scopes);
+    }
+
+    /// An instance in a layer's frame and its neighbour's; the targets follow.
+    void add_layer_instance(BodyId body, Chunk chunk, std::size_t position, std::uint32_t neighbour);
+    /// The body that most layers of most chunks run, those that the manager has nothing to do with, is found by number.
+    template <class Make>
+    BodyId layer_body(std::size_t script, const ForwardDecisions& forward, const BackwardDecisions* backward,
+                      Make&& make) {
+        const std::optional<std::size_t> number = plain_body_number(script, forward, backward);
+        if (!number) return body(body_key(script, forward, backward), std::forward<Make>(make));
+        if (plain_bodies_.size() <= *number) plain_bodies_.resize(*number + 1);
+        std::optional<BodyId>& known = plain_bodies_[*number];
+        if (!known) known = body(body_key(script, forward, backward), std::forward<Make>(make));
+        return *known;
     }
 
     // the stages of a run
@@ -187,6 +202,7 @@ private:
     std::vector<ForwardDecisions> decisions_;  ///< by frame
     std::vector<std::uint32_t> targets_;
     std::unordered_map<std::string, BodyId> bodies_;
+    std::vector<std::optional<BodyId>> plain_bodies_;  ///< by plain_body_number
     std::unordered_map<std::string, SegmentBodies> segments_;
     RunStage stage_of_run_ = RunStage::setup;
     bool capturing_ = false;                            ///< layer by layer

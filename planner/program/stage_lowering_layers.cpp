@@ -18,6 +18,12 @@ std::vector<std::uint32_t> StageLowering::with_targets(std::uint32_t own, std::u
     return scopes;
 }
 
+void StageLowering::add_layer_instance(BodyId body, Chunk chunk, std::size_t position, std::uint32_t neighbour) {
+    add_instance(body, chunk.microbatch, layer_number(chunk, position), {frames_.layer(chunk, position), neighbour});
+    std::vector<std::uint32_t>& frames = result_.program.scope_frames;
+    frames.insert(frames.end(), targets_.begin(), targets_.end());
+}
+
 // ------------------------------------------------------------------------------------------------------------- forward
 
 void StageLowering::forward(Chunk chunk) {
@@ -43,9 +49,8 @@ void StageLowering::forward_position(Chunk chunk, std::size_t position) {
 
 void StageLowering::forward_layer(Chunk chunk, std::size_t position, const ForwardDecisions& decisions) {
     const std::size_t script = script_at(chunk, position);
-    const BodyId id = body(body_key(script, decisions, nullptr), [&] { return builder_.forward(script, decisions); });
-    add_instance(id, chunk.microbatch, layer_number(chunk, position),
-                 with_targets(frames_.layer(chunk, position), frame_after(chunk, position)));
+    const BodyId id = layer_body(script, decisions, nullptr, [&] { return builder_.forward(script, decisions); });
+    add_layer_instance(id, chunk, position, frame_after(chunk, position));
 }
 
 void StageLowering::decide_forward(Chunk chunk, std::size_t position, ForwardDecisions& decisions, std::size_t from,
@@ -127,11 +132,10 @@ void StageLowering::backward_layer(Chunk chunk, std::size_t position) {
     const ForwardDecisions& forward_decisions = decisions_[frame];
     targets_.clear();
     const BackwardDecisions decisions = decide_backward(chunk, position, forward_decisions);
-    const BodyId id = body(body_key(script, forward_decisions, &decisions),
-                           [&] { return builder_.backward(script, forward_decisions, decisions); });
+    const BodyId id = layer_body(script, forward_decisions, &decisions,
+                                 [&] { return builder_.backward(script, forward_decisions, decisions); });
     if (graphed(script)) graph_ = backward_graphs_[captured_frame(chunk, position)];
-    add_instance(id, chunk.microbatch, layer_number(chunk, position),
-                 with_targets(frame, frame_before(chunk, position)));
+    add_layer_instance(id, chunk, position, frame_before(chunk, position));
     backward_done_[frame] = true;
     launch(buckets_.after_layer(chunk, position), chunk.microbatch);
 }

@@ -39,7 +39,7 @@ Stream replayed(Stream captured, Stream launched_on) {
 bool RankSimulator::begin_graph() {
     STOWAGE_CHECK(!capturing_, "a graph is captured inside another");
     if (!wait_for_device()) return false;
-    const memory::AllocatorStats before = allocator_.stats();
+    const std::int64_t before = device_calls();
     const bool entered = graphs_.enter(allocator_, kGraphPool, static_cast<memory::Stream>(Stream::capture));
     charge_device_calls(before);
     if (!entered) {
@@ -123,7 +123,7 @@ void RankSimulator::submit_kernel_node(const Operation& node, Stream stream, std
 
 bool RankSimulator::give_cache_back() {
     if (!wait_for_device()) return false;
-    const memory::AllocatorStats before = allocator_.stats();
+    const std::int64_t before = device_calls();
     allocator_.empty_cache();
     charge_device_calls(before);
     return true;

@@ -59,6 +59,7 @@ RankSimulator::RankSimulator(const program::StepProgram& program, const types::N
                                            : memory::VirtualDeviceMemory()),
       events_(*this),
       allocator_(options.allocator, device_memory_, events_),
+      pinned_({}, &events_),
       slots_(program.slot_count(), 0),
       program_events_(program.event_count(), 0) {}
 
@@ -223,11 +224,13 @@ bool RankSimulator::execute(const Operation& operation) {
         case OperationKind::event_record: record_event(operation); return true;
         case OperationKind::event_wait: wait_event(operation); return true;
         case OperationKind::stream_wait: stream_wait(operation); return true;
-        case OperationKind::pinned_acquire: acquire_pinned(operation); return true;
+        case OperationKind::pinned_acquire: return acquire_pinned(operation);
         case OperationKind::pinned_release: {
             std::uint32_t& slot = slots_[slot_of(operation)];
             STOWAGE_CHECK(slot != 0, "pinned memory released twice");
-            pinned_.release(static_cast<memory::PinnedHandle>(slot - 1));
+            const auto buffer = static_cast<memory::PinnedHandle>(slot - 1);
+            if (!capturing_) pinned_.record_stream(buffer, static_cast<memory::Stream>(operation.stream));
+            pinned_.release(buffer);
             slot = 0;
             return true;
         }
@@ -304,7 +307,7 @@ bool RankSimulator::allocate(const Operation& operation) {
     if ((host_waits_ || device_is_full(operation)) && !wait_for_device()) return false;
     std::uint32_t& slot = slots_[slot_of(operation)];
     STOWAGE_CHECK(slot == 0, "a slot is allocated twice");
-    const memory::AllocatorStats before = allocator_.stats();
+    const std::int64_t before = device_calls();
     const auto block = allocator_.allocate(operation.bytes, memory_stream(operation.stream));
     if (!block)
         shortage_ = Shortage{stage_, allocator_.fragmentation(operation.bytes, memory_stream(operation.stream))};
@@ -318,12 +321,13 @@ bool RankSimulator::allocate(const Operation& operation) {
     return true;
 }
 
-/// Segments taken from the device and given back since `before`, each one call.
-void RankSimulator::charge_device_calls(const memory::AllocatorStats& before) {
-    const memory::AllocatorStats& after = allocator_.stats();
-    const std::int64_t taken = after.device_allocations - before.device_allocations;
-    const std::int64_t given_back = before.segments + taken - after.segments;
-    host_ += (taken + given_back) * ticks(node_.host.device_allocation_call);
+/// Calls that took memory from the device or gave some back.
+std::int64_t RankSimulator::device_calls() const {
+    return allocator_.stats().device_allocations + allocator_.stats().device_frees;
+}
+
+void RankSimulator::charge_device_calls(std::int64_t before) {
+    host_ += (device_calls() - before) * ticks(node_.host.device_allocation_call);
 }
 
 void RankSimulator::free_slot(const Operation& operation) {
@@ -362,7 +366,9 @@ void RankSimulator::stream_wait(const Operation& operation) {
     device_.wait(operation.stream, device_.record(operation.other, host_), host_);
 }
 
-void RankSimulator::acquire_pinned(const Operation& operation) {
+bool RankSimulator::acquire_pinned(const Operation& operation) {
+    // Blocks that copies still use are looked at.
+    if (pinned_.holds_blocks() && !device_.advance_to(host_)) return false;
     const Bytes before = pinned_.stats().reserved;
     const auto key = static_cast<memory::PinnedKey>(program_.pinned_keys[operation.detail]);
     const auto buffer = pinned_.acquire(key, operation.bytes, operation.detail != 0);
@@ -370,6 +376,8 @@ void RankSimulator::acquire_pinned(const Operation& operation) {
     const Bytes grown = pinned_.stats().reserved - before;
     pinned_peak_ = std::max(pinned_peak_, pinned_.stats().reserved);
     host_ += static_cast<Tick>(types::in_gib(grown) * static_cast<double>(ticks(node_.host.pinned_allocation_per_gib)));
+    if (!capturing_) pinned_.record_stream(buffer, static_cast<memory::Stream>(Stream::d2h));
+    return true;
 }
 
 bool RankSimulator::synchronise(const Operation& operation) {

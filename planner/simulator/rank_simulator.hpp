@@ -112,14 +112,16 @@ private:
     void stream_wait(const program::Operation& operation);
     void record_event(const program::Operation& operation);
     void wait_event(const program::Operation& operation);
-    void acquire_pinned(const program::Operation& operation);
+    bool acquire_pinned(const program::Operation& operation);
     bool synchronise(const program::Operation& operation);
     bool wait_for_device();
     bool give_cache_back();
     bool finish_stage();
     void check_only_persistent_left();
     void sample_memory();
-    void charge_device_calls(const memory::AllocatorStats& before);
+    [[nodiscard]] std::int64_t device_calls() const;
+    /// Those since there were `before`.
+    void charge_device_calls(std::int64_t before);
     void free_slot(const program::Operation& operation);
 
     [[nodiscard]] std::uint32_t frame_of(program::Scope scope) const;
