@@ -209,7 +209,10 @@ void expect_taken_or_refused(const Import& import, const std::vector<Lines>& fil
 }
 
 TEST(ImportFuzz, ArgumentsOfMegatronAreTakenOrRefused) {
-    expect_taken_or_refused(import_megatron, recorded_arguments(), "-args.yaml", 20261130);
+    const auto import = [](const std::filesystem::path& arguments, const ImportedHardware& hardware) {
+        return import_megatron(arguments, hardware);
+    };
+    expect_taken_or_refused(import, recorded_arguments(), "-args.yaml", 20261130);
 }
 
 TEST(ImportFuzz, ConfigurationsOfHuggingFaceAreTakenOrRefused) {
