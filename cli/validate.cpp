@@ -98,7 +98,7 @@ public:
             std::vector<std::string> missing = missing_features(imported);
             if (!missing.empty()) return refuse(run, std::move(missing));
             predict(run, std::move(imported.scenario));
-        } catch (const types::InputError& error) {
+        } catch (const types::Error& error) {
             refuse(run, {first_line(error.what())});
         }
     }

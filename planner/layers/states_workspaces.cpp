@@ -169,7 +169,8 @@ void add_dispatcher_attributes(StateList& states, const Scenario& scenario, cons
 }
 
 /// A block keeps the last tensor it received as an attribute, and with it that tensor's gradient: every virtual stage
-/// but the first. Source: Megatron-LM, core/transformer/transformer_block.py (set_input_tensor).
+/// but the first. Source: Megatron-LM, core/transformer/transformer_block.py (set_input_tensor),
+/// core/pipeline_parallel/schedules.py (forward_backward_pipelining_with_interleaving).
 void add_leftovers(StateList& states, const Dimensions& dim, const StageLayers& stage) {
     for (std::size_t chunk = 0; chunk < stage.chunks.size(); ++chunk) {
         if (stage.pipeline_size == 1 || (stage.pipeline_rank == 0 && chunk == 0)) continue;
@@ -179,6 +180,11 @@ void add_leftovers(StateList& states, const Dimensions& dim, const StageLayers& 
         for (const char* name : {"last received input", "its gradient"})
             states.add(name + where, 2 * dim.hidden_elements(), What::workspace, when);
     }
+    // The interleaved schedule's variable for what it receives is set last when the warm-up ends, if transfers overlap
+    // compute from then on: that input and its gradient stay until the step's end.
+    if (stage.chunks.size() > 1 && stage.overlapped_transfers)
+        for (const char* name : {"input received last in the warm-up", "gradient of the input received last"})
+            states.add(name, 2 * dim.hidden_elements(), What::workspace, StateBuffer::When::within_steps);
     // Scalars of optimizer, clipping and losses: seven 512-byte blocks, measured rather than traced one by one.
     for (int scalar = 0; scalar < 7; ++scalar) states.add("scalar " + std::to_string(scalar), 512, What::workspace);
 }
