@@ -133,8 +133,8 @@ TEST(ArgumentsThatTheLanguageLacks, AreRefusedByName) {
     for (const char* argument :
          {"transformer-impl: inference_optimized", "optimizer: muon", "use-torch-fsdp2: true",
           "use-legacy-models:", "cpu-offloading-num-layers: 20", "position-embedding-type: mrope",
-          "first-last-layers-bf16: true", "spec: a b", "fp32-residual-connection: true",
-          "hybrid-attention-ratio: 0.1", "checkpoint-activations: true", "cp-comm-type: p2p a2a"})
+          "first-last-layers-bf16: true", "spec: a b", "fp32-residual-connection: true", "hybrid-attention-ratio: 0.1",
+          "checkpoint-activations: true", "cp-comm-type: p2p a2a"})
         EXPECT_NE(error_of(std::string(argument) + "\n").find("args.yaml:6:"), std::string::npos) << argument;
 }
 
