@@ -42,6 +42,15 @@ std::string part_of(const layers::StateBuffer& state) {
     return state.name;
 }
 
+/// Where graphs are captured before the first iteration no eager one comes before them, and no moments are there yet.
+types::Bytes peak_of(const layers::StageLayers& stage, const search::RankOutcome& rank) {
+    if (rank.graphs == 0 || stage.graphs.warmup_steps > 0) return rank.peak_allocated();
+    types::Bytes moments;
+    for (const layers::StateBuffer& state : stage.states)
+        if (state.when == layers::StateBuffer::When::first_optimizer_step && !state.on_host()) moments += state.bytes;
+    return std::max(rank.capture_peak_allocated - moments, rank.steady_peak_allocated);
+}
+
 reports::MemoryParts parts_of(const reader::RecordedRun& run, const layers::StageLayers& stage,
                               const search::RankOutcome& rank) {
     using When = layers::StateBuffer::When;
@@ -61,7 +70,7 @@ reports::MemoryParts parts_of(const reader::RecordedRun& run, const layers::Stag
             frames += std::count(chunk.order.begin(), chunk.order.end(), script);
         parts.layers.push_back({stage.scripts[script].name, frames, layers::saved_bytes(stage.scripts[script]).count});
     }
-    parts.within_step = (rank.peak_allocated() - rank.allocated_between_steps).count;
+    parts.within_step = (peak_of(stage, rank) - rank.allocated_between_steps).count;
     return parts;
 }
 
@@ -123,7 +132,7 @@ private:
         if (outcome.ranks.empty()) return refuse(run, {"an offload policy that stops in the second iteration"});
         const search::RankOutcome& rank = outcome.ranks.back();
         row(run, "allocated_bytes", rank.allocated_between_steps, run.allocated);
-        row(run, "peak_allocated_bytes", rank.peak_allocated(), run.peak_allocated);
+        row(run, "peak_allocated_bytes", peak_of(job.stages.back(), rank), run.peak_allocated);
         if (shows_parts_) validation_.parts.push_back(parts_of(run, job.stages.back(), rank));
     }
 

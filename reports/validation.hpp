@@ -53,7 +53,7 @@ struct Validation {
     std::string table;  ///< the file
     std::vector<ValidationRow> rows;
     std::vector<RefusedRun> refused;
-    std::vector<MemoryParts> parts;  ///< of the runs that were asked for
+    std::vector<MemoryParts> parts = {};  ///< of the runs that were asked for
 };
 
 /// How far a set of predictions is off. Fractions of 1.
