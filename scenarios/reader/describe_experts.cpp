@@ -22,7 +22,9 @@ void describe_experts(Fields& fields, ModelDraft& draft) {
     fields.flag({"moe_shared_expert_gate", "a gate on the shared expert"}, model.moe_shared_expert_gate);
     fields.count_or_none({"moe_latent_size", "width that routed experts work in; 0 or null: hidden_size"},
                          model.moe_latent_size, kWidthOrNone);
-    fields.flag({"moe_grouped_gemm", "all experts in one call; false: one after another"}, model.moe_grouped_gemm);
+    fields.flag(
+        {"moe_grouped_gemm", "all experts in one call; false: one after another, in the memory, not in the times"},
+        model.moe_grouped_gemm);
     fields.flag({"moe_permute_fusion", "token copies ordered and summed by fused kernels"}, model.moe_permute_fusion);
     fields.choice({"moe_router_score_function", "what makes scores of the router's logits"},
                   model.moe_router_score_function);

@@ -83,8 +83,11 @@ void describe_expert_communication(Fields& fields, types::ParallelLayout& parall
 }
 
 void describe_tensor_communication(Fields& fields, types::ParallelLayout& parallel) {
-    fields.flag({"tp_comm_overlap", "tensor-parallel transfers inside the linears' GEMMs"}, parallel.tp_comm_overlap);
-    fields.flag({"defer_embedding_wgrad_compute", "the output layer's weight gradients in the pipeline's flush"},
+    fields.flag(
+        {"tp_comm_overlap", "tensor-parallel transfers inside the linears' GEMMs; in the memory, not in the times"},
+        parallel.tp_comm_overlap);
+    fields.flag({"defer_embedding_wgrad_compute",
+                 "the output layer's weight gradients in the pipeline's flush; in the memory, not in the times"},
                 parallel.defer_embedding_wgrad_compute);
     fields.count({"wgrad_deferral_limit", "of so many microbatches at most; 0: of all"}, parallel.wgrad_deferral_limit,
                  IntegerRange{0, 10'000'000});

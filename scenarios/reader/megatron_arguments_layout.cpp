@@ -124,6 +124,10 @@ void import_tensor_communication(Arguments& arguments, types::ParallelLayout& pa
     parallel.tp_comm_overlap = arguments.flag("tp_comm_overlap", "parallel.tp_comm_overlap");
     parallel.defer_embedding_wgrad_compute =
         arguments.flag("defer_embedding_wgrad_compute", "parallel.defer_embedding_wgrad_compute");
+    if (parallel.tp_comm_overlap)
+        arguments.note("tp_comm_overlap", "counted in the memory; timed with transfers beside the GEMMs, not inside");
+    if (parallel.defer_embedding_wgrad_compute)
+        arguments.note("defer_embedding_wgrad_compute", "counted in the memory; timed where they are without it");
     arguments.count("wgrad_deferral_limit", "parallel.wgrad_deferral_limit", parallel.wgrad_deferral_limit,
                     IntegerRange{0, 10'000'000});
 }

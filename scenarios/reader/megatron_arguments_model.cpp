@@ -184,6 +184,8 @@ void import_expert_widths(Arguments& arguments, types::Model& model) {
         arguments.flag("moe_pad_expert_input_to_capacity", "model.moe_pad_expert_input_to_capacity");
     model.moe_permute_fusion = arguments.flag("moe_permute_fusion", "model.moe_permute_fusion");
     model.moe_grouped_gemm = arguments.flag("moe_grouped_gemm", "model.moe_grouped_gemm");
+    if (!model.moe_grouped_gemm)
+        arguments.note("moe-grouped-gemm is not set: counted in the memory; timed as one grouped GEMM all the same");
 }
 
 void import_experts(Arguments& arguments, ModelDraft& draft) {
