@@ -30,6 +30,7 @@ void add_commands(CLI::App& app, stowage::cli::Run& chosen) {
     add_plan_command(app, chosen);
     add_simulate_command(app, chosen);
     add_check_command(app, chosen);
+    add_explain_command(app, chosen);
     add_report_command(app, chosen);
     add_import_command(app, chosen);
     add_export_command(app, chosen);

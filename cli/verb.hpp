@@ -43,6 +43,7 @@ void say(const CommonOptions& common, const std::string& line);
 void add_plan_command(CLI::App& app, Run& chosen);
 void add_simulate_command(CLI::App& app, Run& chosen);
 void add_check_command(CLI::App& app, Run& chosen);
+void add_explain_command(CLI::App& app, Run& chosen);
 void add_report_command(CLI::App& app, Run& chosen);
 void add_export_command(CLI::App& app, Run& chosen);
 void add_import_command(CLI::App& app, Run& chosen);

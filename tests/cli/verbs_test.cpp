@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -21,7 +23,8 @@ const std::string kTight = kSmall + " --device-memory 3.2GiB";
 
 TEST(Command, SaysItsVersionAndHelpsEveryVerb) {
     EXPECT_EQ(stowage("--version").out.substr(0, 8), "stowage ");
-    for (const char* verb : {"plan", "simulate", "check", "import", "report", "validate", "export", "schema"}) {
+    for (const char* verb :
+         {"plan", "simulate", "check", "explain", "import", "report", "validate", "export", "schema"}) {
         const CommandResult help = stowage(std::string(verb) + " --help");
         EXPECT_EQ(help.code, 0) << verb;
         EXPECT_NE(help.out.find("Example:\n  "), std::string::npos) << verb;
@@ -29,8 +32,8 @@ TEST(Command, SaysItsVersionAndHelpsEveryVerb) {
         EXPECT_NE(help.out.find("--quiet"), std::string::npos) << verb;
     }
     const std::string help = stowage("--help").out;
-    for (const char* verb : {"plan", "simulate", "check", "import", "export", "calibrate", "profile", "execute",
-                             "report", "validate", "schema"})
+    for (const char* verb : {"plan", "simulate", "check", "explain", "import", "export", "calibrate", "profile",
+                             "execute", "report", "validate", "schema"})
         EXPECT_NE(help.find(std::string("\n  ") + verb + " "), std::string::npos) << verb;
 }
 
@@ -254,6 +257,29 @@ TEST(Report, ShowsAPlanFileAsThePlanWasShown) {
     EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 5) << csv;
     EXPECT_EQ(stowage("report --format csv " + out + " --out " + (folder / "r.csv").string()).out, "");
     EXPECT_EQ(file_text(folder / "r.csv"), csv);
+}
+
+// One table a pipeline rank under the rules of August 2026; the rows are those of its only rank, and add up.
+TEST(Report, PrintsTheSummaryThatMegatronPrints) {
+    const TemporaryFolder folder;
+    const std::string out = (folder / "p.json").string();
+    stowage("plan --quiet " + kTight + " --out " + out);
+    const CommandResult table = stowage("report --format megatron-table " + out);
+    EXPECT_EQ(table.code, 0) << table.error;
+    for (const json& rank : json::parse(file_text(out)).at("ranks")) {
+        std::int64_t bytes = 0;
+        for (const auto& [module, counted] : rank.at("megatron_summary_bytes").items())
+            bytes += counted.get<std::int64_t>();
+        ASSERT_GT(bytes, 0);
+        const std::string beginning = "Pipeline rank " + rank.at("pipeline_rank").dump() + ", global ranks ";
+        const std::size_t at = table.out.find(beginning);
+        ASSERT_NE(at, std::string::npos) << table.out;
+        const std::size_t row = table.out.find("\nRank 0 ", at) + 1;
+        const std::string line = table.out.substr(row, table.out.find('\n', row) - row);
+        std::array<char, 32> total{};
+        std::snprintf(total.data(), total.size(), "%12.2f", static_cast<double>(bytes) / 1048576);
+        EXPECT_EQ(line.substr(line.size() - 12), total.data()) << table.out;
+    }
 }
 
 TEST(Report, RefusesWhatIsNoPlan) {
