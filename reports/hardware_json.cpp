@@ -1,5 +1,8 @@
 #include "reports/hardware_json.hpp"
 
+#include <algorithm>
+#include <utility>
+
 namespace stowage::reports {
 namespace {
 
@@ -71,6 +74,22 @@ Json host_json(const types::HostCosts& host) {
     return json;
 }
 
+/// Empty where the file of the machine says nothing of graphs.
+Json graph_json(const types::GraphCosts& graph) {
+    Json json{{"launch_us", file_microseconds(graph.launch)},
+              {"launch_per_node_us", file_microseconds(graph.launch_per_node)},
+              {"launch_per_branch_us", file_microseconds(graph.launch_per_branch)},
+              {"framework_forward_us", file_microseconds(graph.framework_forward)},
+              {"framework_backward_us", file_microseconds(graph.framework_backward)},
+              {"instantiate_per_node_us", file_microseconds(graph.instantiate_per_node)},
+              {"node_overhead_us", file_microseconds(graph.node_overhead)},
+              {"memory_per_graph", graph.memory_per_graph.count},
+              {"memory_per_node", graph.memory_per_node.count},
+              {"memory_per_branch", graph.memory_per_branch.count}};
+    const bool costs = std::any_of(json.begin(), json.end(), [](const Json& cost) { return cost != 0; });
+    return costs ? json : Json::object();
+}
+
 Json link_json(const types::Link& link) {
     return {{"rate_gb_per_s", gb_per_s(link.rate)}, {"latency_us", file_microseconds(link.latency)}};
 }
@@ -85,6 +104,7 @@ Json hardware_json(const types::Node& node) {
     json["device"] = device_json(node.device);
     json["copy"] = copy_json(node.copy);
     json["host"] = host_json(node.host);
+    if (Json graph = graph_json(node.graph); !graph.empty()) json["graph"] = std::move(graph);
     json["nvlink"] = link_json(node.nvlink);
     json["network"] = link_json(node.network);
     return json;

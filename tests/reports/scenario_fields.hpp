@@ -78,7 +78,63 @@ inline auto fields_of(const Limits& limits) {
     return std::tie(device, host);
 }
 
-/// Without the figures of the machine, which have a form of their own.
+inline auto fields_of(const Slowdown& slowdown) {
+    const auto& [under_d2h, under_h2d, under_both] = slowdown;
+    return std::tie(under_d2h, under_h2d, under_both);
+}
+
+inline auto fields_of(const CopyPoint& point) {
+    const auto& [size, time] = point;
+    return std::tie(size, time);
+}
+
+inline auto fields_of(const Link& link) {
+    const auto& [rate, latency] = link;
+    return std::tie(rate, latency);
+}
+
+inline auto fields_of(const AttentionLoss& loss) {
+    const auto& [start_keys, tail_blocks] = loss;
+    return std::tie(start_keys, tail_blocks);
+}
+
+inline auto fields_of(const HeadSizeRate& rate) {
+    const auto& [head_size, forward, backward] = rate;
+    return std::tie(head_size, forward, backward);
+}
+
+inline auto fields_of(const Device& device) {
+    const auto& [name, capability, memory, gemm_bf16, gemm_fp8, gemm_blockwise, gemm_ramp, attention_forward_rate,
+                 attention_backward_rate, attention_forward, attention_backward, head_sizes, bandwidth, strided,
+                 overhead] = device;
+    return std::tie(name, capability, memory, gemm_bf16, gemm_fp8, gemm_blockwise, gemm_ramp, attention_forward_rate,
+                    attention_backward_rate, attention_forward, attention_backward, head_sizes, bandwidth, strided,
+                    overhead);
+}
+
+inline auto fields_of(const CopyEngines& copy) {
+    const auto& [to_host, to_device, duplex_to_host, duplex_to_device, slowdown] = copy;
+    return std::tie(to_host.points(), to_device.points(), duplex_to_host, duplex_to_device, slowdown);
+}
+
+inline auto fields_of(const HostCosts& host) {
+    const auto& [kernel, forward, backward, copy, event, synchronize, allocation, pinned, bandwidth, depth] = host;
+    return std::tie(kernel, forward, backward, copy, event, synchronize, allocation, pinned, bandwidth, depth);
+}
+
+inline auto fields_of(const GraphCosts& graph) {
+    const auto& [launch, launch_node, launch_branch, forward, backward, instantiate, node_overhead, memory_graph,
+                 memory_node, memory_branch] = graph;
+    return std::tie(launch, launch_node, launch_branch, forward, backward, instantiate, node_overhead, memory_graph,
+                    memory_node, memory_branch);
+}
+
+inline auto fields_of(const Node& node) {
+    const auto& [name, gpus, device, copy, host, graph, nvlink, network, host_memory] = node;
+    return std::tie(name, gpus, device, copy, host, graph, nvlink, network, host_memory);
+}
+
+/// Without the figures of the machine, which are `Node`'s.
 inline auto fields_of(const Scenario& scenario) {
     const auto& [name, implementation, rules, env, model, parallel, batch, precision, optimizer, recompute, cuda_graph,
                  offload, hardware, limits, objective] = scenario;
