@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "planner/memory/allocator_config.hpp"
@@ -53,9 +54,10 @@ constexpr GranuleRange whole_granules(Bytes granule, Bytes offset, Bytes size) {
     return begin < end ? GranuleRange{begin, end - begin} : GranuleRange{offset, Bytes{}};
 }
 
-/// The addresses that an expandable segment is given: 1 1/8 of the device's memory, in whole granules.
+/// The addresses that an expandable segment is given: 1 1/8 of the device's memory, in whole granules. One at
+/// least: a device may be full of what is not the allocator's, and then refuses to map it.
 constexpr Bytes expandable_range(Bytes granule, Bytes device_memory) {
-    return mapped_size(granule, device_memory + Bytes{device_memory.count / 8});
+    return std::max(granule, mapped_size(granule, device_memory + Bytes{device_memory.count / 8}));
 }
 
 /// Whether a free block of `available` bytes is cut to serve one of `wanted`; if not, the rest is slack that counts as

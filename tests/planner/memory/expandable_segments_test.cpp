@@ -132,6 +132,16 @@ TEST(ExpandableSegments, MapHoleByHoleUntilTheDeviceIsFull) {
     machine.allocator.check_invariants();
 }
 
+// What graphs take of the driver may leave the allocator nothing.
+TEST(ExpandableSegments, RefuseEverySizeOnADeviceThatHasNoByteLeft) {
+    for (const Bytes size : {1_B, 1_MiB, 30_MiB, 4_GiB}) {
+        ExpandableMachine machine(0_B);
+        EXPECT_FALSE(machine.allocator.allocate(size, 0).has_value());
+        EXPECT_EQ(machine.stats().reserved, 0_B);
+        machine.allocator.check_invariants();
+    }
+}
+
 TEST(ExpandableSegments, StartOverAfterAReset) {
     ThreeBlocks machine;
     machine.allocator.free(machine.second);
