@@ -64,6 +64,13 @@ private:
     bool shown_;
 };
 
+/// A simulation takes either objective: it has nothing to choose.
+void require_objective(const reader::LoadedScenario& loaded) {
+    if (loaded.scenario.objective != types::Objective::step_time)
+        throw types::InputError(loaded.where.describe("objective", "this version cannot plan objective: memory",
+                                                      "use objective: step_time"));
+}
+
 types::ExitCode run_plan(const PlanOptions& options) {
     refuse_what_is_not_here(options);
     search::SearchOptions search_options;
@@ -72,6 +79,7 @@ types::ExitCode run_plan(const PlanOptions& options) {
     options.overrides.apply(loaded.scenario);
     refuse_job(loaded.scenario);
     require_plannable(loaded);
+    require_objective(loaded);
     Outputs outputs(options.common, options.scenario, options.out, options.trace);
     const search::Job job = search::prepare(std::move(loaded.scenario));
     const search::Plan plan = [&] {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -86,6 +87,22 @@ TEST(Command, ShowsTheReadersErrorsAsTheyAre) {
     EXPECT_EQ(stowage("check no-such-file.yaml").code, 3);
     EXPECT_EQ(stowage("simulate no-such-file.yaml").code, 3);
     EXPECT_EQ(stowage("report no-such-file.json").error, "no-such-file.json: error: No such file or directory\n");
+}
+
+TEST(Command, PlansNoOtherObjectiveThanTheStepTimeButSimulatesThem) {
+    const TemporaryFolder folder;
+    const std::string path = (folder / "memory.yaml").string();
+    std::string text = support::file_text(STOWAGE_SOURCE_DIR "/tests/data/small_graphs.yaml");
+    support::write_text(path, text + "objective: memory\n");
+    const std::string line = std::to_string(std::count(text.begin(), text.end(), '\n') + 1);
+    const CommandResult planned = stowage("plan " + path);
+    EXPECT_EQ(planned.code, 3);
+    EXPECT_EQ(planned.error, path + ":" + line +
+                                 ":12: error: objective: this version cannot plan objective: memory\n"
+                                 "  objective: memory\n"
+                                 "             ^\n"
+                                 "hint: use objective: step_time\n");
+    EXPECT_EQ(stowage("simulate " + path).code, 0);
 }
 
 TEST(Command, PointsAtEverythingThatItCannotPlanYet) {
