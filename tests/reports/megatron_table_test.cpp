@@ -99,7 +99,8 @@ TEST(MegatronTables, AreOneAPipelineRankInNewVersions) {
         EXPECT_EQ(titles_in(text), 2U) << rules;
         EXPECT_NE(text.find("\nTotal           4.00        6.00       10.00\n"), std::string::npos) << text;
         // The second stage's ranks are numbered from 0 again, and have no column of what they never count.
-        EXPECT_NE(text.find("Pipeline rank 1, global ranks 2-3\n\n================================\n"), std::string::npos)
+        EXPECT_NE(text.find("Pipeline rank 1, global ranks 2-3\n\n================================\n"),
+                  std::string::npos)
             << text;
         EXPECT_NE(text.find("\nRank       core_attn       Total\n"), std::string::npos) << text;
         EXPECT_NE(text.find("\nRank 1          1.00        1.00\n"), std::string::npos) << text;
