@@ -28,6 +28,7 @@ struct PowerOfTwoDivisions {
 
     constexpr PowerOfTwoDivisions() = default;
     /// The same number everywhere.
+    // NOLINTNEXTLINE(google-explicit-constructor): a number is written where it holds for all intervals
     constexpr PowerOfTwoDivisions(std::int64_t everywhere) { steps.fill(everywhere); }
     [[nodiscard]] std::int64_t of(Bytes size) const;
 

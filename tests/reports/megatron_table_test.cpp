@@ -89,7 +89,8 @@ Json plan_under(const char* rules) {
 
 std::size_t titles_in(const std::string& text) {
     std::size_t count = 0;
-    for (const std::string& line : lines_of(text)) count += line.find("Activation Offload Summary") != line.npos;
+    for (const std::string& line : lines_of(text))
+        count += line.find("Activation Offload Summary") != std::string::npos;
     return count;
 }
 
