@@ -38,7 +38,8 @@ types::ModuleSet modules_of(const std::array<std::optional<ReloadTarget>, types:
 }
 
 std::string with_modules(std::string name, std::string_view what, types::ModuleSet modules) {
-    return modules.empty() ? name : name + ", " + std::string(what) + " " + modules.joined();
+    if (!modules.empty()) name += ", " + std::string(what) + " " + modules.joined();
+    return name;
 }
 
 std::uint32_t slot_of(TransferKind kind) {

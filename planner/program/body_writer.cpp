@@ -325,21 +325,8 @@ void BodyWriter::backward(const ForwardDecisions& forward_decisions, const Backw
         const layers::Step& step = script_.backward[i];
         if (graphs_ != nullptr) enter_step(graphs_->backward, i);
         common_step(step);
-        const bool hooked = layout_.has_group(step.module) && !forward_decisions.unmanaged.contains(step.module);
-        if (step.kind == StepKind::commit && hooked)
-            if (const auto& awaited = decisions.waits[static_cast<std::size_t>(step.module)])
-                emit({.kind = OperationKind::event_wait,
-                      .module = awaited->module,
-                      .scope = awaited->scope,
-                      .slot = builder_.layout(awaited->script).reload_event(awaited->module)});
-        if (step.kind == StepKind::start && hooked) {
-            emit({.kind = OperationKind::stream_wait,
-                  .stream = Stream::h2d,
-                  .other = Stream::main,
-                  .module = step.module});
-            const auto& target = decisions.targets[static_cast<std::size_t>(step.module)];
-            if (target) start_backward(*target);
-        }
+        if (layout_.has_group(step.module) && !forward_decisions.unmanaged.contains(step.module))
+            backward_hook(step, decisions);
         if (step.kind == StepKind::read) read(step.saved, decisions);
         if (step.kind == StepKind::forget) forget(step.saved, decisions);
         if (side_ == Side::captured && i + 1 == graphs_->backward.end) backward_captured(decisions);
@@ -347,6 +334,21 @@ void BodyWriter::backward(const ForwardDecisions& forward_decisions, const Backw
     inside_ = hidden_ = false;
     operations_.insert(operations_.end(), after_capture_.begin(), after_capture_.end());
     check_all_freed(forward_decisions.input_held);
+}
+
+/// The backward's part of a group's commit and start.
+void BodyWriter::backward_hook(const layers::Step& step, const BackwardDecisions& decisions) {
+    const auto module = static_cast<std::size_t>(step.module);
+    if (step.kind == StepKind::commit && decisions.waits[module]) {
+        const ReloadTarget& awaited = *decisions.waits[module];
+        emit({.kind = OperationKind::event_wait,
+              .module = awaited.module,
+              .scope = awaited.scope,
+              .slot = builder_.layout(awaited.script).reload_event(awaited.module)});
+    }
+    if (step.kind != StepKind::start) return;
+    emit({.kind = OperationKind::stream_wait, .stream = Stream::h2d, .other = Stream::main, .module = step.module});
+    if (decisions.targets[module]) start_backward(*decisions.targets[module]);
 }
 
 void BodyWriter::start_backward(const ReloadTarget& target) {

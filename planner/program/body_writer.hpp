@@ -64,6 +64,7 @@ private:
     void commit_forward(const layers::Step& step, const ForwardDecisions& decisions);
     void offload(layers::SavedIndex saved, types::Module module);
     void release(layers::Slot slot, types::Module module);
+    void backward_hook(const layers::Step& step, const BackwardDecisions& decisions);
     void start_backward(const ReloadTarget& target);
     void reload(const layers::LayerScript& script, const FrameLayout& layout, layers::SavedIndex saved,
                 types::Module module, Stream stream, Scope scope);

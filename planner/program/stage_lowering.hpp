@@ -137,6 +137,7 @@ private:
     void decide_forward(Chunk chunk, std::size_t position, ForwardDecisions& decisions, std::size_t from,
                         std::size_t to);
     bool commit(Chunk chunk, std::size_t position, types::Module module, ForwardDecisions& decisions);
+    void count_inline_read();
     void count_offload(types::Module module, Bytes bytes, std::int64_t times);
     void backward(Chunk chunk);
     void backward_layer(Chunk chunk, std::size_t position);

@@ -157,9 +157,7 @@ BackwardDecisions StageLowering::decide_backward(Chunk chunk, std::size_t positi
                     reach(*awaited, frames_.layer(chunk, position), false);
         if (hook.kind == StepKind::read && manager_.read(number, group)) {
             decisions.inline_read.insert(hook.module);
-            OffloadCounts& counts = result_.counts;
-            if (stage_of_run_ != RunStage::eager)
-                ++(stage_of_run_ == RunStage::record ? counts.record_inline_reads : counts.steady_inline_reads);
+            count_inline_read();
         }
         if (hook.kind == StepKind::start)
             if (const auto group_ahead = manager_.start_backward(number))
@@ -167,6 +165,12 @@ BackwardDecisions StageLowering::decide_backward(Chunk chunk, std::size_t positi
                     reach(*group_ahead, kNoFrame, !manager_.prefetched(*group_ahead));
     }
     return decisions;
+}
+
+void StageLowering::count_inline_read() {
+    OffloadCounts& counts = result_.counts;
+    if (stage_of_run_ == RunStage::eager) return;
+    ++(stage_of_run_ == RunStage::record ? counts.record_inline_reads : counts.steady_inline_reads);
 }
 
 /// How a body in frame `own` reaches a group; its own frame needs no binding.

@@ -18,6 +18,8 @@ public:
     ~Workers();
     Workers(const Workers&) = delete;
     Workers& operator=(const Workers&) = delete;
+    Workers(Workers&&) = delete;
+    Workers& operator=(Workers&&) = delete;
 
     /// Calls `work` once for each of 0 to count - 1. Throws what the lowest number threw, once all are done.
     void run(std::size_t count, const std::function<void(std::size_t)>& work);
