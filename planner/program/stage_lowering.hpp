@@ -206,7 +206,6 @@ private:
     std::vector<std::optional<BodyId>> plain_bodies_;  ///< by plain_body_number
     std::unordered_map<std::string, SegmentBodies> segments_;
     RunStage stage_of_run_ = RunStage::setup;
-    bool capturing_ = false;                            ///< layer by layer
     bool replaying_ = false;                            ///< layer by layer
     std::uint32_t graph_ = 0;                           ///< that the next instance begins, ends or launches
     std::vector<ForwardDecisions> captured_decisions_;  ///< by frame

@@ -155,12 +155,10 @@ void StageLowering::capture_layers() {
     backward_graphs_.resize(frames_.persistent(), 0);
     std::fill(backward_done_.begin(), backward_done_.end(), false);
     prepare_capture();
-    capturing_ = true;
     for (const CapturedPass& pass : capture_order(shape_)) {
         if (manager_.chunk_mismatch()) break;
         pass.forward ? capture_forward(pass.chunk) : capture_backward(pass.chunk);
     }
-    capturing_ = false;
     result_.chunk_mismatch = result_.chunk_mismatch || manager_.chunk_mismatch();
 }
 
