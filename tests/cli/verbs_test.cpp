@@ -283,7 +283,8 @@ TEST(Report, PrintsTheSummaryThatMegatronPrints) {
     stowage("plan --quiet " + kTight + " --out " + out);
     const CommandResult table = stowage("report --format megatron-table " + out);
     EXPECT_EQ(table.code, 0) << table.error;
-    for (const json& rank : json::parse(file_text(out)).at("ranks")) {
+    const json plan = json::parse(file_text(out));
+    for (const json& rank : plan.at("ranks")) {
         std::int64_t bytes = 0;
         for (const auto& [module, counted] : rank.at("megatron_summary_bytes").items())
             bytes += counted.get<std::int64_t>();
