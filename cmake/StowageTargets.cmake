@@ -35,3 +35,15 @@ function(stowage_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} stowage_options GTest::gtest_main)
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${ARG_LABEL})
 endfunction()
+
+# stowage_cuda_library(<folder>_<leaf> SOURCES a.cpp b.cu LINK ... HEADERS ...): needs the CUDA toolkit; part of
+# libstowage_gpu.so, not installed by itself. Call it only where STOWAGE_HAVE_CUDA is set.
+function(stowage_cuda_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;HEADERS;LINK" ${ARGN})
+  add_library(stowage_${name} STATIC ${ARG_SOURCES})
+  add_library(stowage::${name} ALIAS stowage_${name})
+  target_sources(stowage_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ARG_HEADERS})
+  target_link_libraries(stowage_${name} PUBLIC ${ARG_LINK} CUDA::cudart_static PRIVATE stowage_options stowage_cuda_options)
+  target_compile_features(stowage_${name} PUBLIC cxx_std_20)
+  set_target_properties(stowage_${name} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+endfunction()

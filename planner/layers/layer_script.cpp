@@ -222,6 +222,16 @@ void ScriptBuilder::forget(SavedIndex saved) {
     step({.kind = StepKind::forget, .saved = saved});
 }
 
+CallOperand ScriptBuilder::operand(SavedIndex saved) const {
+    if (is_rebuilt(saved)) {
+        const Slot slot = rebuilt_saves_[index(saved) - kFirstRebuilt];
+        STOWAGE_CHECK(slot != kOutput, "a tensor that is made again is no operand of its own");
+        return {CallOperand::Kind::tensor, static_cast<std::uint16_t>(slot), Access::read};
+    }
+    STOWAGE_CHECK(index(saved) < script_.saved.size(), "an operand that was not saved");
+    return {CallOperand::Kind::saved, static_cast<std::uint16_t>(saved), Access::read};
+}
+
 LayerScript ScriptBuilder::build() {
     if (script_.kind != ScriptKind::optimizer) {
         check_saves(script_);

@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/layers/kernel_call.hpp"
 #include "scenarios/types/bytes.hpp"
 #include "scenarios/types/data_type.hpp"
 #include "scenarios/types/hardware.hpp"
@@ -147,6 +148,7 @@ struct Kernel {
     Bytes result = {};                    ///< GEMM: its result's part of `traffic`, moved when the sums are complete
     std::int64_t count = 1;               ///< GEMM: so many equal ones, one after another (experts)
     AttentionWork attention = {};
+    KernelCall call = {};  ///< what it computes, where stowage's own layers run it
 };
 
 /// `exchange`: each rank sends to its neighbour in the group and receives from the other one.
@@ -318,6 +320,8 @@ public:
                          CopyForm form);
     void read(SavedIndex saved);
     void forget(SavedIndex saved);
+    /// The saved tensor as a kernel's operand; between `read` and `forget`.
+    [[nodiscard]] CallOperand operand(SavedIndex saved) const;
 
     /// Throws: std::logic_error if a save is never forgotten, a group is opened and not closed, or closed twice.
     LayerScript build();
@@ -424,6 +428,9 @@ struct StageLayers {
     LayerScript optimizer;                     ///< `forward` holds the step after the last backward
     std::vector<StateBuffer> states;
     Bytes boundary;  ///< one hidden-state tensor between stages
+    /// Implementation stowage: where each parameter lies in the state of all parameters, in elements, by virtual stage,
+    /// frame and number among the script's; gradients lie alike.
+    std::vector<std::vector<std::vector<std::int64_t>>> parameter_places;
 };
 
 }  // namespace stowage::layers

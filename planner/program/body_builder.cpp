@@ -101,6 +101,19 @@ BodyBuilder::BodyBuilder(const layers::StageLayers& stage, const std::vector<Fra
     program_.labels.assign(1, "");
 }
 
+std::uint32_t BodyBuilder::work(Work work) {
+    std::vector<Work>& works = program_.works;
+    if (works.empty()) works.emplace_back();  // number 0: none
+    const std::size_t hash = hash_of(work);
+    const auto [first, last] = work_numbers_.equal_range(hash);
+    for (auto known = first; known != last; ++known)
+        if (works[known->second] == work) return known->second;
+    const auto number = static_cast<std::uint32_t>(works.size());
+    work_numbers_.emplace(hash, number);
+    works.push_back(std::move(work));
+    return number;
+}
+
 std::uint32_t BodyBuilder::label(std::string_view text) {
     const auto [entry, added] =
         label_numbers_.try_emplace(std::string(text), static_cast<std::uint32_t>(program_.labels.size()));

@@ -138,6 +138,8 @@ public:
     /// Numbers of texts and of pinned pool keys in the program; the same text or key gets the same number.
     std::uint32_t label(std::string_view text);
     std::uint32_t pinned_key(const std::vector<std::int64_t>& shape, types::DataType type);
+    /// Its number in the program; equal work gets the same number.
+    std::uint32_t work(Work work);
 
 private:
     using When = layers::StateBuffer::When;
@@ -159,6 +161,7 @@ private:
     StepProgram& program_;
     std::unordered_map<std::string, std::uint32_t> label_numbers_;
     std::map<std::pair<std::vector<std::int64_t>, types::DataType>, std::uint32_t> pinned_numbers_;
+    std::unordered_multimap<std::size_t, std::uint32_t> work_numbers_;  ///< by hash_of
     bool released_while_saved_ = false;
     bool released_static_ = false;
 };

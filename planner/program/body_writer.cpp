@@ -32,6 +32,11 @@ bool pooled(types::Module module) {
 
 std::uint32_t slot_number(Slot slot) { return static_cast<std::uint32_t>(slot); }
 
+bool computes(const layers::LayerScript& script) {
+    return std::any_of(script.kernels.begin(), script.kernels.end(),
+                       [](const layers::Kernel& kernel) { return kernel.call.call != layers::Call::none; });
+}
+
 }  // namespace
 
 BodyWriter::BodyWriter(BodyBuilder& builder, const layers::LayerScript& script, const FrameLayout& layout)
@@ -45,7 +50,8 @@ BodyWriter::BodyWriter(BodyBuilder& builder, const layers::LayerScript& script, 
       owners_(script_.tensors.size(), Owner::eager),
       variable_(script_.tensors.size(), false),
       made_in_backward_(script_.tensors.size(), false),
-      counted_(script_.saved.size(), false) {}
+      counted_(script_.saved.size(), false),
+      has_work_(computes(script_)) {}
 
 void BodyWriter::use_graphs(const layers::LayerGraphs& graphs, bool hooks) {
     graphs_ = &graphs;
@@ -126,8 +132,50 @@ void BodyWriter::kernel(const layers::Step& step) {
     const layers::Kernel& kernel = script_.kernels[step.detail];
     emit({.kind = OperationKind::compute,
           .kernel_class = kernel.kind,
+          .slot = work_of(kernel.call),
           .detail = builder_.label(kernel.name),
           .duration = builder_.durations().kernel(kernel, step.phase)});
+}
+
+/// Silent and hidden steps leave no work in the program.
+std::uint32_t BodyWriter::work_of(const layers::KernelCall& call) {
+    if (call.call == layers::Call::none || silent_ || hidden_) return 0;
+    Work work{call.call, call.sizes, {}};
+    for (const layers::CallOperand& operand : call.operands) work.buffers.push_back(buffer_of(operand));
+    return builder_.work(std::move(work));
+}
+
+BufferRef BodyWriter::buffer_of(const layers::CallOperand& operand) const {
+    using Kind = layers::CallOperand::Kind;
+    using Space = BufferRef::Space;
+    BufferRef buffer{Space::frame, kOwnFrame, operand.access, operand.index};
+    switch (operand.kind) {
+        case Kind::tensor: buffer = buffer_of(static_cast<Slot>(operand.index)); break;
+        case Kind::saved: {
+            const auto saved = static_cast<layers::SavedIndex>(operand.index);
+            buffer = buffer_of(script_.saved[operand.index].tensor);
+            if (moved(saved)) buffer = {.slot = layout_.reload_slot(saved)};
+            break;
+        }
+        case Kind::parameter: buffer.space = Space::parameter; break;
+        case Kind::gradient: buffer.space = Space::gradient; break;
+        case Kind::state: buffer.space = Space::state; break;
+    }
+    buffer.access = operand.access;
+    return buffer;
+}
+
+/// What a layer makes for its neighbour lies in that one's frame.
+BufferRef BodyWriter::buffer_of(Slot slot) const {
+    if (slot == layers::kOutput) return {.scope = kNeighbourFrame, .slot = slot_number(layers::kInput)};
+    if (slot == layers::kGradInput) return {.scope = kNeighbourFrame, .slot = slot_number(layers::kGradOutput)};
+    return {.slot = slot_number(slot)};
+}
+
+std::uint32_t BodyWriter::copy_work(BufferRef from, BufferRef to) {
+    if (!has_work_ || silent_ || hidden_) return 0;
+    to.access = layers::Access::write;
+    return builder_.work({layers::Call::copy, {}, {from, to}});
 }
 
 void BodyWriter::collective(const layers::Collective& collective) {
@@ -205,7 +253,7 @@ void BodyWriter::forward(const ForwardDecisions& decisions, bool silent) {
             !decisions.not_committed.contains(step.module))
             commit_forward(step, decisions);
         if (step.kind == StepKind::save) save(step.saved);
-        if (side_ == Side::captured && i + 1 == graphs_->forward.end) forward_captured();
+        if (graphs_ != nullptr && side_ == Side::captured && i + 1 == graphs_->forward.end) forward_captured();
     }
     inside_ = hidden_ = false;
     if (silent && !decisions.delayed.empty()) delayed_commits(decisions);
@@ -262,6 +310,7 @@ void BodyWriter::offload(layers::SavedIndex saved_index, types::Module module) {
               .stream = Stream::d2h,
               .kernel_class = types::KernelClass::memory_bound,
               .module = module,
+              .slot = copy_work(buffer_of(saved.tensor), {.slot = temporary}),
               .detail = builder_.label("gather " + saved.name),
               .duration = builder_.durations().gather(saved.bytes())});
     }
@@ -274,6 +323,8 @@ void BodyWriter::offload(layers::SavedIndex saved_index, types::Module module) {
           .stream = Stream::d2h,
           .direction = Direction::device_to_host,
           .module = module,
+          .slot = copy_work(gathered ? BufferRef{.slot = temporary} : buffer_of(saved.tensor),
+                            {.slot = layout_.pinned_slot(saved_index)}),
           .detail = builder_.label("offload " + saved.name),
           .bytes = saved.bytes(),
           .duration = builder_.durations().copy(Direction::device_to_host, saved.bytes())});
@@ -329,7 +380,8 @@ void BodyWriter::backward(const ForwardDecisions& forward_decisions, const Backw
             backward_hook(step, decisions);
         if (step.kind == StepKind::read) read(step.saved, decisions);
         if (step.kind == StepKind::forget) forget(step.saved, decisions);
-        if (side_ == Side::captured && i + 1 == graphs_->backward.end) backward_captured(decisions);
+        if (graphs_ != nullptr && side_ == Side::captured && i + 1 == graphs_->backward.end)
+            backward_captured(decisions);
     }
     inside_ = hidden_ = false;
     operations_.insert(operations_.end(), after_capture_.begin(), after_capture_.end());
@@ -385,6 +437,8 @@ void BodyWriter::reload(const layers::LayerScript& script, const FrameLayout& la
           .direction = Direction::host_to_device,
           .module = module,
           .scope = scope,
+          .slot = copy_work({.scope = scope, .slot = layout.pinned_slot(saved_index)},
+                            {.scope = scope, .slot = layout.reload_slot(saved_index)}),
           .detail = builder_.label("reload " + saved.name),
           .bytes = saved.bytes(),
           .duration = builder_.durations().copy(Direction::host_to_device, saved.bytes())});

@@ -59,6 +59,10 @@ private:
     void allocate(layers::Slot slot);
     void drop(layers::Slot slot);
     void kernel(const layers::Step& step);
+    [[nodiscard]] std::uint32_t work_of(const layers::KernelCall& call);
+    [[nodiscard]] BufferRef buffer_of(const layers::CallOperand& operand) const;
+    [[nodiscard]] BufferRef buffer_of(layers::Slot slot) const;
+    [[nodiscard]] std::uint32_t copy_work(BufferRef from, BufferRef to);
     void collective(const layers::Collective& collective);
     void join_collectives();
     void commit_forward(const layers::Step& step, const ForwardDecisions& decisions);
@@ -102,6 +106,7 @@ private:
     bool released_static_ = false;
     bool silent_ = false;
     bool recomputing_ = false;
+    bool has_work_ = false;  ///< the script says what its kernels compute
     bool released_while_saved_ = false;
     layers::Part part_{};
     layers::Phase phase_{};

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "planner/program/operation.hpp"
+#include "planner/program/work.hpp"
 
 namespace stowage::program {
 
@@ -54,6 +55,8 @@ struct Graph {
     std::uint32_t end = 0;
     std::uint32_t nodes = 0;
     std::uint32_t branches = 1;
+    std::uint32_t inputs_begin = 0;     ///< first slot, in the graphs' frame, of the buffers of the forward's inputs
+    std::uint32_t gradients_begin = 0;  ///< and of those of its outputs' gradients
 };
 
 struct StepProgram {
@@ -67,7 +70,15 @@ struct StepProgram {
     std::uint32_t graph_frame = 0;            ///< of kGraphScope: the graphs' own buffers and their external event
     std::vector<std::uint32_t> frame_slots;   ///< first slot of each frame; one more entry than frames
     std::vector<std::uint32_t> frame_events;  ///< first event of each frame; one more entry than frames
-    std::vector<std::uint64_t> pinned_keys;   ///< what a pool key number stands for (bytes and type); index 0 is unused
+    /// By frame: the frame whose graphs its layer replays, where memory of graphs lies; itself where there is none.
+    /// Empty without layer graphs.
+    std::vector<std::uint32_t> captured_frames;
+    /// Where the parameters of a layer lie among those of the rank, and their gradients among the gradients, in elements:
+    /// number p of the layer of frame f at parameter_places[frame_parameters[f] + p]. Empty where nothing has work.
+    std::vector<std::int64_t> parameter_places;
+    std::vector<std::uint32_t> frame_parameters;
+    std::vector<Work> works;                 ///< what Operation::slot of a compute or copy names; index 0 is unused
+    std::vector<std::uint64_t> pinned_keys;  ///< what a pool key number stands for (bytes and type); index 0 is unused
 
     [[nodiscard]] const std::vector<Instance>& instances(RunStage stage) const {
         return sequence[static_cast<std::size_t>(stage)];

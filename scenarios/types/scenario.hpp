@@ -67,11 +67,15 @@ struct EnumNames<Precision> {
          {Precision::nvfp4, "nvfp4"}}};
 };
 
-enum class OptimizerKind : std::uint8_t { adam, sgd, muon };
+/// `none`: gradients are made and nothing is updated. No Megatron optimizer; what stowage's own layers run with.
+enum class OptimizerKind : std::uint8_t { adam, sgd, muon, none };
 template <>
 struct EnumNames<OptimizerKind> {
-    static constexpr std::array<std::pair<OptimizerKind, std::string_view>, 3> values{
-        {{OptimizerKind::adam, "adam"}, {OptimizerKind::sgd, "sgd"}, {OptimizerKind::muon, "muon"}}};
+    static constexpr std::array<std::pair<OptimizerKind, std::string_view>, 4> values{
+        {{OptimizerKind::adam, "adam"},
+         {OptimizerKind::sgd, "sgd"},
+         {OptimizerKind::muon, "muon"},
+         {OptimizerKind::none, "none"}}};
 };
 
 struct Optimizer {
