@@ -1,4 +1,4 @@
-#include "planner/simulator/pinned_demand.hpp"
+#include "planner/memory/pinned_demand.hpp"
 
 #include <gtest/gtest.h>
 
@@ -26,8 +26,8 @@ Pinned pinned_of(const types::ModuleSet& modules) {
     choice.modules = modules;
     const program::Lowered lowered = program::lower(testing::peer_stage(modules), testing::kPeerMicrobatches, choice,
                                                     types::RuleSet::main_2026_08, durations);
-    return {memory::PinnedArena(pinned_uses(lowered.program, RunStage::record)),
-            memory::PinnedArena(pinned_uses(lowered.program, RunStage::steady)), pinned_arena(lowered.program),
+    return {memory::PinnedArena(memory::pinned_uses(lowered.program, RunStage::record)),
+            memory::PinnedArena(memory::pinned_uses(lowered.program, RunStage::steady)), memory::pinned_arena(lowered.program),
             simulate({&lowered.program}, hardware.node).ranks[0].pinned};
 }
 

@@ -1,9 +1,9 @@
-#include "planner/simulator/pinned_demand.hpp"
+#include "planner/memory/pinned_demand.hpp"
 
 #include <unordered_map>
 #include <utility>
 
-namespace stowage::simulator {
+namespace stowage::memory {
 namespace {
 
 using program::Operation;
@@ -27,10 +27,10 @@ public:
         uses_[held->second].released = clock_++;
         live_.erase(held);
     }
-    std::vector<memory::PinnedUse> take() { return std::move(uses_); }
+    std::vector<PinnedUse> take() { return std::move(uses_); }
 
 private:
-    std::vector<memory::PinnedUse> uses_;
+    std::vector<PinnedUse> uses_;
     std::unordered_map<std::uint32_t, std::size_t> live_;  ///< by slot
     std::uint64_t clock_ = 1;
 };
@@ -45,7 +45,7 @@ std::vector<std::vector<const Operation*>> pinned_operations(const program::Step
     return of_body;
 }
 
-std::vector<memory::PinnedUse> uses_of(const program::StepProgram& program, program::RunStage stage,
+std::vector<PinnedUse> uses_of(const program::StepProgram& program, program::RunStage stage,
                                        const std::vector<std::vector<const Operation*>>& of_body) {
     Collector collector;
     for (const program::Instance& instance : program.instances(stage)) {
@@ -63,18 +63,18 @@ std::vector<memory::PinnedUse> uses_of(const program::StepProgram& program, prog
 
 }  // namespace
 
-std::vector<memory::PinnedUse> pinned_uses(const program::StepProgram& program, program::RunStage stage) {
+std::vector<PinnedUse> pinned_uses(const program::StepProgram& program, program::RunStage stage) {
     return uses_of(program, stage, pinned_operations(program));
 }
 
-memory::PinnedArena pinned_arena(const program::StepProgram& program) {
+PinnedArena pinned_arena(const program::StepProgram& program) {
     const auto of_body = pinned_operations(program);
-    memory::PinnedArena largest;
+    PinnedArena largest;
     for (int stage = 0; stage < program::kRunStageCount; ++stage) {
-        memory::PinnedArena arena(uses_of(program, static_cast<program::RunStage>(stage), of_body));
+        PinnedArena arena(uses_of(program, static_cast<program::RunStage>(stage), of_body));
         if (arena.size() > largest.size()) largest = std::move(arena);
     }
     return largest;
 }
 
-}  // namespace stowage::simulator
+}  // namespace stowage::memory

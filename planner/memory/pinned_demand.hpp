@@ -6,21 +6,21 @@
 // program: the same lives for both, so that only the layout differs. With CUDA graphs the buffers of copies inside a
 // graph are those of its capture.
 //
-// Tested by: tests/planner/simulator/pinned_demand_test.cpp.
+// Tested by: tests/planner/memory/pinned_demand_test.cpp.
 
 #include <vector>
 
 #include "planner/memory/pinned_arena.hpp"
 #include "planner/program/step_program.hpp"
 
-namespace stowage::simulator {
+namespace stowage::memory {
 
 /// The pinned buffers of one stage, in the order in which they are acquired. Cost: O(operations of the bodies +
 /// acquisitions).
-std::vector<memory::PinnedUse> pinned_uses(const program::StepProgram& program, program::RunStage stage);
+std::vector<PinnedUse> pinned_uses(const program::StepProgram& program, program::RunStage stage);
 
 /// The arena of the stage that needs the largest; empty for a program that pins nothing. Cost: as above, and that of
 /// laying the arenas out.
-memory::PinnedArena pinned_arena(const program::StepProgram& program);
+PinnedArena pinned_arena(const program::StepProgram& program);
 
-}  // namespace stowage::simulator
+}  // namespace stowage::memory
