@@ -343,6 +343,16 @@ Body BodyBuilder::transfers(const std::vector<TransferPart>& parts, TransferCall
     return body;
 }
 
+/// What makes up a tensor that a neighbour would send, where the layers can be run.
+std::uint32_t BodyBuilder::arrival(TransferKind kind, Scope scope) {
+    if (sends(kind) || stage_.parameter_places.empty()) return 0;
+    layers::CallSizes sizes;
+    sizes.rows = 1;
+    sizes.columns = stage_.boundary.count / 2;
+    return work(
+        {layers::Call::load_hidden, sizes, {{.scope = scope, .access = layers::Access::write, .slot = slot_of(kind)}}});
+}
+
 void BodyBuilder::issue(const std::vector<TransferPart>& parts, Body& body) {
     for (std::size_t i = 0; i < parts.size(); ++i)
         if (!sends(parts[i].kind))
@@ -353,13 +363,15 @@ void BodyBuilder::issue(const std::vector<TransferPart>& parts, Body& body) {
     for (const TransferPart& part : parts)
         body.operations.push_back(
             {.kind = OperationKind::stream_wait, .stream = stream_of(part.kind), .other = Stream::main});
-    for (const TransferPart& part : parts) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        const TransferPart& part = parts[i];
         const std::int64_t ranks = stage_.pipeline_size;
         const std::int64_t link =
             with_next(part.kind) ? stage_.pipeline_rank : (stage_.pipeline_rank + ranks - 1) % ranks;
         body.operations.push_back({.kind = OperationKind::peer_transfer,
                                    .stream = stream_of(part.kind),
                                    .transfer = part.kind,
+                                   .slot = arrival(part.kind, scope_of(i)),
                                    .detail = label(name_of(part.kind)),
                                    .bytes = stage_.boundary,
                                    .duration = durations_.peer_transfer(link, stage_.boundary)});

@@ -150,6 +150,7 @@ private:
     [[nodiscard]] class BodyWriter writer_of(std::size_t script, Side side);
     [[nodiscard]] std::string forward_name(std::size_t script, const ForwardDecisions& decisions) const;
     void note(const class BodyWriter& writer);
+    std::uint32_t arrival(TransferKind kind, Scope scope);
     void issue(const std::vector<TransferPart>& parts, Body& body);
     void await(const std::vector<TransferPart>& parts, Body& body, bool synchronise) const;
 

@@ -58,8 +58,8 @@ struct Operation {
     types::Module module{};  ///< offload operations: the group's module
     Scope scope = kOwnFrame;
     TransferKind transfer{};  ///< peer_transfer
-    /// allocate, free, record_stream, pinned_*: slot; event_*: event; compute, copy: number of its entry in
-    /// StepProgram::works, 0 if it has none.
+    /// allocate, free, record_stream, pinned_*: slot; event_*: event; compute, copy, peer_transfer: number
+    /// of its entry in StepProgram::works, 0 if it has none.
     std::uint32_t slot = 0;
     std::uint32_t detail = 0;  ///< pinned_acquire: pool key; otherwise the index of the label
     Bytes bytes{};

@@ -52,6 +52,7 @@ void set(Field& field, Figures& figures) {
         // What fields_of gives of something that may be written to may be written to as well.
         std::apply(
             [&](const auto&... inside) {
+                // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): `field` itself may be written to
                 (set(const_cast<std::remove_cvref_t<decltype(inside)>&>(inside), figures), ...);
             },
             fields_of(field));

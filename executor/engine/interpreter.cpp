@@ -1,0 +1,231 @@
+#include "executor/engine/interpreter.hpp"
+
+#include <fmt/format.h>
+
+#include "scenarios/types/check.hpp"
+
+namespace stowage::executor {
+
+using layers::Call;
+using layers::StowageState;
+using program::BufferRef;
+using program::Operation;
+using program::OperationKind;
+
+Interpreter::Interpreter(const program::StepProgram& program, Machine& machine, StepMemory& memory, PinnedLayout layout,
+                         Address pinned)
+    : program_(program),
+      machine_(machine),
+      memory_(memory),
+      layout_(std::move(layout)),
+      pinned_(pinned),
+      slots_(program.slot_count()) {}
+
+void Interpreter::run(program::RunStage stage) {
+    stage_ = stage;
+    sequence_ = &program_.instances(stage);
+    pinned_acquired_ = 0;
+    issued_ = 0;
+    memory_.begin(stage);
+    for (instance_ = 0; instance_ < sequence_->size(); ++instance_) {
+        const auto& operations = program_.bodies[program::index(instance().body)].operations;
+        for (operation_ = 0; operation_ < operations.size(); ++operation_, ++issued_) {
+            machine_.attribute({static_cast<std::uint32_t>(instance_), static_cast<std::uint32_t>(operation_)},
+                               capturing_);
+            execute(operations[operation_]);
+        }
+    }
+    machine_.join_streams();
+}
+
+void Interpreter::execute(const Operation& operation) {
+    switch (operation.kind) {
+        case OperationKind::compute: compute(operation); break;
+        case OperationKind::copy: copy(operation); break;
+        case OperationKind::collective: machine_.delay(operation.duration, operation.stream); break;
+        case OperationKind::peer_transfer: move_to_neighbour(operation); break;
+        case OperationKind::event_record:
+            machine_.record(event_of(operation), operation.stream, operation.scope == program::kGraphScope);
+            break;
+        case OperationKind::event_wait: machine_.wait(event_of(operation), operation.stream); break;
+        case OperationKind::stream_wait: machine_.wait_stream(operation.stream, operation.other); break;
+        case OperationKind::allocate: allocate(operation); break;
+        case OperationKind::free: free(operation); break;
+        case OperationKind::record_stream: record_stream(operation); break;
+        case OperationKind::pinned_acquire: acquire_pinned(operation); break;
+        case OperationKind::pinned_release: held(operation) = {}; break;
+        case OperationKind::stream_sync: machine_.synchronise(operation.stream); break;
+        case OperationKind::device_sync: machine_.synchronise_all(); break;
+        case OperationKind::graph_begin: begin_graph(); break;
+        case OperationKind::graph_end: end_graph(); break;
+        case OperationKind::graph_launch: machine_.launch_graph(instance().graph, operation.stream); break;
+        case OperationKind::empty_cache: memory_.empty_cache(); break;
+    }
+}
+
+// ---------------------------------------------------------------------------------------------------- work and copies
+
+void Interpreter::compute(const Operation& operation) {
+    const program::Work& work = work_of(operation);
+    resolve(work);
+    if (work.call == Call::clear && before_clear_ && !capturing_) before_clear_();
+    if (capturing_ && work.call != Call::copy && work.call != Call::clear) ++expected_.kernels;
+    machine_.compute(work, addresses_, operation.stream, place());
+}
+
+void Interpreter::copy(const Operation& operation) {
+    const program::Work& work = work_of(operation);
+    resolve(work);
+    if (capturing_) ++expected_.copies;
+    machine_.copy(operation.direction, addresses_[0], addresses_[1], operation.bytes, operation.stream);
+}
+
+/// The neighbour is not there: its time is waited for, and what would have come from it is made up.
+void Interpreter::move_to_neighbour(const Operation& operation) {
+    machine_.delay(operation.duration, operation.stream);
+    if (operation.slot == 0) return;
+    const program::Work& work = work_of(operation);
+    resolve(work);
+    machine_.compute(work, addresses_, operation.stream, place());
+}
+
+const program::Work& Interpreter::work_of(const Operation& operation) const {
+    STOWAGE_CHECK(operation.slot != 0 && operation.slot < program_.works.size(),
+                  where(operation) + ": the program does not say what it computes");
+    return program_.works[operation.slot];
+}
+
+void Interpreter::resolve(const program::Work& work) {
+    addresses_.clear();
+    for (const BufferRef& buffer : work.buffers) addresses_.push_back(resolve(buffer, work.sizes));
+}
+
+Address Interpreter::resolve(const BufferRef& buffer, const layers::CallSizes& sizes) const {
+    switch (buffer.space) {
+        case BufferRef::Space::frame: return frame_address(buffer);
+        case BufferRef::Space::parameter: return parameter_address(buffer, 2);
+        case BufferRef::Space::gradient:
+            return parameter_address(buffer, sizes.gradient_type == types::DataType::fp32 ? 4 : 2);
+        case BufferRef::Space::state:
+            return slots_[program_.frame_slots[program_.persistent_frames] + buffer.slot].buffer.address;
+        case BufferRef::Space::graph_input:
+            return slots_[program_.frame_slots[program_.graph_frame] + graph().inputs_begin + buffer.slot]
+                .buffer.address;
+        case BufferRef::Space::graph_gradient:
+            return slots_[program_.frame_slots[program_.graph_frame] + graph().gradients_begin + buffer.slot]
+                .buffer.address;
+    }
+    return 0;
+}
+
+/// What is not there was made by the layer's graph, whose memory lies in the frame that was captured.
+Address Interpreter::frame_address(const BufferRef& buffer) const {
+    const std::uint32_t frame = frame_of(buffer.scope);
+    const Held& own = slots_[program_.frame_slots[frame] + buffer.slot];
+    if (!own.empty()) return own.buffer.address;
+    const bool replays = frame < program_.captured_frames.size();
+    const std::uint32_t captured = replays ? program_.captured_frames[frame] : frame;
+    const Held& graphs = slots_[program_.frame_slots[captured] + buffer.slot];
+    STOWAGE_CHECK(!graphs.empty(),
+                  fmt::format("instance {} of stage {}, operation {}: slot {} of frame {} holds nothing", instance_,
+                              static_cast<int>(stage_), operation_, buffer.slot, frame));
+    return graphs.buffer.address;
+}
+
+Address Interpreter::parameter_address(const BufferRef& buffer, std::int64_t element_bytes) const {
+    const std::int64_t place =
+        program_.parameter_places[program_.frame_parameters[frame_of(buffer.scope)] + buffer.slot];
+    const bool gradient = buffer.space == BufferRef::Space::gradient;
+    const Address base = state(gradient ? StowageState::gradients : StowageState::parameters);
+    return base + static_cast<Address>(place * element_bytes);
+}
+
+// -------------------------------------------------------------------------------------------------------------- memory
+
+void Interpreter::allocate(const Operation& operation) {
+    Held& slot = held(operation);
+    STOWAGE_CHECK(slot.empty(), where(operation) + ": allocated twice");
+    slot = {memory_.allocate(operation.bytes, operation.stream), operation.stream, false, false};
+    if (!capturing_) machine_.allocated(slot.buffer.address, operation.bytes, operation.stream);
+}
+
+void Interpreter::free(const Operation& operation) {
+    Held& slot = held(operation);
+    STOWAGE_CHECK(!slot.empty(), where(operation) + ": frees what holds nothing");
+    if (!capturing_)
+        machine_.freed(slot.buffer.address, slot.buffer.bytes,
+                       slot.used_elsewhere || slot.stream != program::Stream::main);
+    memory_.free(slot.buffer);
+    slot = {};
+}
+
+void Interpreter::record_stream(const Operation& operation) {
+    Held& slot = held(operation);
+    STOWAGE_CHECK(!slot.empty(), where(operation) + ": tells of a use of what holds nothing");
+    slot.used_elsewhere = slot.used_elsewhere || operation.stream != program::Stream::main;
+    memory_.record_stream(slot.buffer, operation.stream);
+}
+
+void Interpreter::acquire_pinned(const Operation& operation) {
+    const Bytes offset = layout_.offset(stage_, pinned_acquired_++);
+    held(operation) = {
+        {pinned_ + static_cast<Address>(offset.count), operation.bytes, 0}, program::Stream::main, false, true};
+}
+
+Address Interpreter::state(StowageState state) const {
+    const std::uint32_t slot = program_.frame_slots[program_.persistent_frames] + static_cast<std::uint32_t>(state);
+    const bool there = slot < program_.frame_slots[program_.persistent_frames + 1];
+    return there ? slots_[slot].buffer.address : 0;
+}
+
+Bytes Interpreter::state_bytes(StowageState state) const {
+    const std::uint32_t slot = program_.frame_slots[program_.persistent_frames] + static_cast<std::uint32_t>(state);
+    const bool there = slot < program_.frame_slots[program_.persistent_frames + 1];
+    return there ? slots_[slot].buffer.bytes : Bytes{};
+}
+
+// -------------------------------------------------------------------------------------------------------------- graphs
+
+void Interpreter::begin_graph() {
+    STOWAGE_CHECK(!capturing_, "a graph is captured inside another");
+    machine_.synchronise_all();
+    memory_.begin_capture();
+    machine_.begin_capture(instance().graph);
+    capturing_ = true;
+    expected_ = {};
+}
+
+void Interpreter::end_graph() {
+    STOWAGE_CHECK(capturing_, "a graph ends that was not begun");
+    const CapturedNodes captured = machine_.end_capture();
+    memory_.end_capture();
+    capturing_ = false;
+    STOWAGE_CHECK(
+        captured.copies >= expected_.copies && captured.kernels >= expected_.kernels,
+        fmt::format("graph {} holds {} kernels and {} copies; the program put {} and {} into it", instance().graph,
+                    captured.kernels, captured.copies, expected_.kernels, expected_.copies));
+}
+
+// -------------------------------------------------------------------------------------------------------------- places
+
+std::uint32_t Interpreter::frame_of(program::Scope scope) const {
+    if (scope == program::kGraphScope) return program_.graph_frame;
+    return program_.scope_frames[instance().frames_begin + scope];
+}
+
+Interpreter::Held& Interpreter::held(const Operation& operation) {
+    return slots_[program_.frame_slots[frame_of(operation.scope)] + operation.slot];
+}
+
+std::uint32_t Interpreter::event_of(const Operation& operation) const {
+    return program_.frame_events[frame_of(operation.scope)] + operation.slot;
+}
+
+std::string Interpreter::where(const Operation& operation) const {
+    const std::string& body = program_.bodies[program::index(instance().body)].name;
+    const bool labelled = operation.kind == OperationKind::compute || operation.kind == OperationKind::copy;
+    return fmt::format("{}, operation {} ({}{})", body, operation_, program::name_of(operation.kind),
+                       labelled ? " " + program_.labels[operation.detail] : "");
+}
+
+}  // namespace stowage::executor
