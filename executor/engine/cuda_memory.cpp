@@ -167,8 +167,9 @@ CudaDeviceMemory::Range& CudaDeviceMemory::range_of(Address address, Bytes size)
     STOWAGE_CHECK(after != ranges_.begin(), "a part of a range is mapped");
     const auto found = std::prev(after);
     const auto offset = static_cast<std::int64_t>(address - found->first);
-    STOWAGE_CHECK(offset % kGranule == 0 && size.count % kGranule == 0 && offset + size.count <= found->second.size.count,
-                  "whole granules of one range are mapped");
+    STOWAGE_CHECK(
+        offset % kGranule == 0 && size.count % kGranule == 0 && offset + size.count <= found->second.size.count,
+        "whole granules of one range are mapped");
     return found->second;
 }
 

@@ -1,0 +1,72 @@
+#pragma once
+
+// What the verbs of a GPU ask of libstowage_gpu.so, which alone links CUDA libraries and is opened only when such a
+// verb runs.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "planner/program/timeline.hpp"
+#include "scenarios/recording/measurement.hpp"
+#include "scenarios/types/enum_names.hpp"
+#include "scenarios/types/offload_choice.hpp"
+#include "scenarios/types/scenario.hpp"
+
+namespace stowage::executor {
+
+enum class AllocatorKind : std::uint8_t { caching, planned };
+
+/// Modes that show faults and cost time: nothing measured under them is a step time.
+struct DebugModes {
+    std::optional<std::uint64_t> spin_seed;  ///< kernels that wait 0 to `longest_spin` before copies and events
+    std::int64_t longest_spin_us = 5000;
+    bool poison = false;  ///< memory is full of NaN when it is allocated and after it is freed
+    bool fences = false;  ///< every buffer lies between two fences that are looked at when it is freed
+};
+
+struct ExecutionRequest {
+    types::Scenario scenario;
+    types::OffloadChoice choice;
+    std::int64_t pipeline_rank = 0;
+    std::string policy = "megatron";  ///< as it is reported: none, megatron, stowage
+    AllocatorKind allocator = AllocatorKind::caching;
+    std::int64_t steps = 20;
+    std::int64_t warmup_steps = 5;
+    double warmup_seconds = 0;  ///< at least so long, for clocks and power to settle
+    std::uint64_t seed = 1;
+    bool digest_every_step = false;         ///< gradients of every step count, not only those of the last
+    bool profile = true;                    ///< one more step under CUPTI
+    std::optional<std::string> gemm_table;  ///< file: read if it is there, written if not
+    DebugModes debug;
+};
+
+struct ExecutionResult {
+    recording::Measurement measurement;
+    program::StageTimeline timeline;  ///< of the profiled step
+};
+
+/// Told what is going on, in words, for a user who waits.
+using Progress = std::function<void(const std::string&)>;
+
+class GpuVerbs {
+public:
+    virtual ~GpuVerbs() = default;
+    /// Throws: DeviceError, OutOfMemory and UnsupportedError, with what is needed and what there is.
+    virtual ExecutionResult execute(const ExecutionRequest& request, const Progress& progress) = 0;
+};
+
+/// What the library exports, by this name: `extern "C" GpuVerbs* stowage_gpu_verbs()`; it lives as long as the library.
+inline constexpr const char* kGpuVerbsSymbol = "stowage_gpu_verbs";
+using GpuVerbsFunction = GpuVerbs* (*)();
+
+}  // namespace stowage::executor
+
+template <>
+struct stowage::types::EnumNames<stowage::executor::AllocatorKind> {
+    static constexpr std::array<std::pair<stowage::executor::AllocatorKind, std::string_view>, 2> values{
+        {{stowage::executor::AllocatorKind::caching, "caching"},
+         {stowage::executor::AllocatorKind::planned, "planned"}}};
+};
