@@ -57,7 +57,8 @@ void report_release(cudaError_t code, std::string_view releasing) noexcept {
     try {
         const std::optional<std::string> failure = release_failure(code, releasing);
         if (failure && !release_was_reported.test_and_set()) std::fprintf(stderr, "warning: %s\n", failure->c_str());
-    } catch (...) {  // no memory for the message: nothing more can be said
+    } catch (...) {  // no memory for the message
+        std::fputs("warning: something of the device could not be released\n", stderr);
     }
 }
 

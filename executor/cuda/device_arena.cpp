@@ -20,6 +20,13 @@ DeviceBuffer::DeviceBuffer(types::Bytes size) : size_(size) {
     handle_ = UniqueHandle<void*, DeviceMemoryTraits>(memory);
 }
 
+DeviceBuffer DeviceBuffer::take_over(void* memory, types::Bytes size) {
+    DeviceBuffer buffer;
+    buffer.handle_ = UniqueHandle<void*, DeviceMemoryTraits>(memory);
+    buffer.size_ = size;
+    return buffer;
+}
+
 MemoryRoom device_memory_room() {
     std::size_t free = 0;
     std::size_t total = 0;

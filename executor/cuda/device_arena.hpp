@@ -20,6 +20,8 @@ public:
     /// Contents are undefined. No bytes make an empty buffer.
     /// Throws: DeviceError with what was asked for, what is free and what the device has, if there is no room.
     explicit DeviceBuffer(types::Bytes size);
+    /// Owns what cudaMalloc gave to somebody else.
+    static DeviceBuffer take_over(void* memory, types::Bytes size);
     [[nodiscard]] std::byte* data() const { return static_cast<std::byte*>(handle_.get()); }
     [[nodiscard]] types::Bytes size() const { return data() == nullptr ? types::Bytes{} : size_; }
 

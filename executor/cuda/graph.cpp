@@ -34,9 +34,9 @@ GraphNodeCounts count(cudaGraph_t outermost) {
     GraphNodeCounts counts;
     std::vector<cudaGraph_t> to_do = {outermost};
     while (!to_do.empty()) {
-        const cudaGraph_t graph = to_do.back();
+        cudaGraph_t graph = to_do.back();
         to_do.pop_back();
-        for (const cudaGraphNode_t node : nodes_of(graph)) {
+        for (cudaGraphNode_t node : nodes_of(graph)) {
             cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
             check(cudaGraphNodeGetType(node, &type), "reading the kind of a node of a graph");
             if (type != cudaGraphNodeTypeGraph) {
@@ -57,11 +57,10 @@ GraphNodeCounts Graph::count_nodes() const { return count(handle_.get()); }
 
 Capture::Capture(StreamRef stream) : stream_(stream) {
     check(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), "beginning to capture a stream");
-    going_on_ = true;
 }
 
 Capture::~Capture() {
-    if (!going_on_) return;
+    if (finished_) return;
     cudaGraph_t graph = nullptr;
     // Its error is what made us come here, or says that streams were left unjoined: neither is news.
     static_cast<void>(cudaStreamEndCapture(stream_.get(), &graph));
@@ -70,7 +69,7 @@ Capture::~Capture() {
 }
 
 Graph Capture::finish() {
-    STOWAGE_CHECK(std::exchange(going_on_, false), "a capture is finished once");
+    STOWAGE_CHECK(!std::exchange(finished_, true), "a capture is finished once");
     cudaGraph_t graph = nullptr;
     const cudaError_t code = cudaStreamEndCapture(stream_.get(), &graph);
     Graph captured(graph);

@@ -60,7 +60,7 @@ public:
 
 private:
     StreamRef stream_;
-    bool going_on_ = false;
+    bool finished_ = false;
 };
 
 /// While this lives, calls that a capture does not allow, as cudaMalloc and cudaEventQuery, are let through on this
