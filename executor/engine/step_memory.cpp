@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "executor/engine/out_of_memory.hpp"
+#include "planner/memory/graph_registry.hpp"
 #include "scenarios/types/check.hpp"
 
 namespace stowage::executor {
@@ -74,20 +75,20 @@ private:
 
 class PlannedStepMemory final : public StepMemory {
 public:
-    PlannedStepMemory(MemoryPlan plan, Address base) : plan_(std::move(plan)), base_(base) {}
+    PlannedStepMemory(memory::PlannedMemory plan, Address base) : plan_(std::move(plan)), base_(base) {}
 
     void begin(program::RunStage stage) override {
-        stage_ = static_cast<std::size_t>(stage);
+        stage_ = stage;
         next_ = 0;
         peak_ = allocated_;
     }
 
     Buffer allocate(Bytes bytes, program::Stream /*stream*/) override {
-        STOWAGE_CHECK(next_ < plan_.offsets[stage_].size(), "an allocation that was not planned");
-        const Bytes offset = plan_.offsets[stage_][next_++];
+        const std::int64_t offset = plan_.offset(stage_, next_++);
+        STOWAGE_CHECK(offset != memory::PlannedMemory::kNowhere, "an allocation of a stage that is not planned");
         allocated_ += bytes;
         peak_ = std::max(peak_, allocated_);
-        return {base_ + static_cast<Address>(offset.count), bytes, 0};
+        return {base_ + static_cast<Address>(offset), bytes, 0};
     }
 
     void free(const Buffer& buffer) override { allocated_ -= buffer.bytes; }
@@ -97,12 +98,12 @@ public:
     void begin_capture() override {}
     void end_capture() override {}
 
-    [[nodiscard]] MemoryCounts counts() const override { return {peak_, plan_.size, allocated_, plan_.size, 0}; }
+    [[nodiscard]] MemoryCounts counts() const override { return {peak_, plan_.size(), allocated_, plan_.size(), 0}; }
 
 private:
-    MemoryPlan plan_;
+    memory::PlannedMemory plan_;
     Address base_;
-    std::size_t stage_ = 0;
+    program::RunStage stage_ = program::RunStage::setup;
     std::size_t next_ = 0;
     Bytes allocated_;
     Bytes peak_;
@@ -115,7 +116,7 @@ std::unique_ptr<StepMemory> caching_memory(const memory::AllocatorConfig& config
     return std::make_unique<CachingMemory>(config, device, events);
 }
 
-std::unique_ptr<StepMemory> planned_memory(MemoryPlan plan, Address base) {
+std::unique_ptr<StepMemory> planned_memory(memory::PlannedMemory plan, Address base) {
     return std::make_unique<PlannedStepMemory>(std::move(plan), base);
 }
 

@@ -10,11 +10,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "executor/engine/machine.hpp"
 #include "planner/memory/caching_allocator.hpp"
-#include "planner/memory/graph_registry.hpp"
+#include "planner/memory/planned_memory.hpp"
 #include "planner/program/step_program.hpp"
 
 namespace stowage::executor {
@@ -54,13 +53,7 @@ public:
 std::unique_ptr<StepMemory> caching_memory(const memory::AllocatorConfig& config, memory::DeviceMemory& device,
                                            memory::StreamEvents& events);
 
-/// Where the allocations of a program lie in one arena, by stage and in order.
-struct MemoryPlan {
-    Bytes size;
-    std::vector<Bytes> offsets[program::kRunStageCount];
-};
-
-/// `base`: the arena's address; `plan` is copied.
-std::unique_ptr<StepMemory> planned_memory(MemoryPlan plan, Address base);
+/// `base`: address of memory of the plan's size.
+std::unique_ptr<StepMemory> planned_memory(memory::PlannedMemory plan, Address base);
 
 }  // namespace stowage::executor
