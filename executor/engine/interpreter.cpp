@@ -106,16 +106,20 @@ Address Interpreter::resolve(const BufferRef& buffer, const layers::CallSizes& s
         case BufferRef::Space::parameter: return parameter_address(buffer, 2);
         case BufferRef::Space::gradient:
             return parameter_address(buffer, sizes.gradient_type == types::DataType::fp32 ? 4 : 2);
-        case BufferRef::Space::state:
-            return slots_[program_.frame_slots[program_.persistent_frames] + buffer.slot].buffer.address;
+        case BufferRef::Space::state: return lasting_address(program_.persistent_frames, buffer.slot);
         case BufferRef::Space::graph_input:
-            return slots_[program_.frame_slots[program_.graph_frame] + graph().inputs_begin + buffer.slot]
-                .buffer.address;
+            return lasting_address(program_.graph_frame, graph().inputs_begin + buffer.slot);
         case BufferRef::Space::graph_gradient:
-            return slots_[program_.frame_slots[program_.graph_frame] + graph().gradients_begin + buffer.slot]
-                .buffer.address;
+            return lasting_address(program_.graph_frame, graph().gradients_begin + buffer.slot);
     }
     return 0;
+}
+
+Address Interpreter::lasting_address(std::uint32_t frame, std::uint32_t slot) const {
+    const std::uint32_t number = program_.frame_slots[frame] + slot;
+    STOWAGE_CHECK(number < program_.frame_slots[frame + 1] && !slots_[number].empty(),
+                  fmt::format("operation {}: slot {} of frame {} holds nothing", operation_, slot, frame));
+    return slots_[number].buffer.address;
 }
 
 /// What is not there was made by the layer's graph, whose memory lies in the frame that was captured.

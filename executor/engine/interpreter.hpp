@@ -65,6 +65,7 @@ private:
     [[nodiscard]] const program::Work& work_of(const program::Operation& operation) const;
     void resolve(const program::Work& work);
     [[nodiscard]] Address resolve(const program::BufferRef& buffer, const layers::CallSizes& sizes) const;
+    [[nodiscard]] Address lasting_address(std::uint32_t frame, std::uint32_t slot) const;
     [[nodiscard]] Address frame_address(const program::BufferRef& buffer) const;
     [[nodiscard]] Address parameter_address(const program::BufferRef& buffer, std::int64_t element_bytes) const;
     [[nodiscard]] std::uint32_t frame_of(program::Scope scope) const;
