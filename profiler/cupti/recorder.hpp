@@ -1,0 +1,76 @@
+#pragma once
+
+// Records what the device does, and under which of our operations it was issued or captured.
+//
+//   ActivityRecorder recorder;                       // before the graphs are captured: nodes are noted from here on
+//   { const OperationScope scope(&recorder, 3);      // kernels captured here belong to operation 3
+//     capture ... }
+//   recorder.start();
+//   { const OperationScope scope(&recorder, 7); launch the graph }
+//   wait for the device
+//   recorder.stop();
+//   const Recording recording = recorder.take();     // node times: operation 3, launched under 7
+//
+// One at a time in a process, and nobody else may use CUPTI meanwhile: CUPTI has one subscriber and one set of buffers.
+//
+// Tested by: tests/profiler/cupti/recorder_test.cpp with a fake CUPTI, recorder_gpu_test.cpp with the real one.
+
+#include <memory>
+
+#include "profiler/cupti/activity.hpp"
+
+namespace stowage::profiler {
+
+class CuptiApi;
+
+class ActivityRecorder {
+public:
+    /// With the real CUPTI. Throws: CuptiError if it is missing, or another profiler holds it; std::logic_error if
+    /// there is another recorder.
+    ActivityRecorder();
+    /// The same with this CUPTI.
+    explicit ActivityRecorder(std::shared_ptr<CuptiApi> cupti);
+    ActivityRecorder(const ActivityRecorder&) = delete;
+    ActivityRecorder& operator=(const ActivityRecorder&) = delete;
+    ActivityRecorder(ActivityRecorder&&) = delete;
+    ActivityRecorder& operator=(ActivityRecorder&&) = delete;
+    ~ActivityRecorder();
+
+    /// From now on what is issued is recorded. Throws: CuptiError. Cost: milliseconds, the first time.
+    void start();
+    /// Gets what is complete from CUPTI. The device must be idle if all of it is wanted. Throws: CuptiError.
+    void flush();
+    /// Flushes and records no more. The device must be idle. Throws: CuptiError.
+    void stop();
+
+    /// What this thread issues or captures from now on belongs to `operation`. Scopes may nest; the innermost counts.
+    /// Cost: some 100 ns. Throws: CuptiError.
+    void push_operation(OperationNumber operation);
+    /// Throws: CuptiError; std::logic_error if nothing is pushed on this thread.
+    void pop_operation();
+
+    /// What was recorded since the last take; what is known of nodes stays. Throws: CuptiError.
+    [[nodiscard]] Recording take();
+    /// Now, on the clock of the activities. Throws: CuptiError.
+    [[nodiscard]] types::Nanoseconds now() const;
+
+private:
+    class Implementation;
+    std::unique_ptr<Implementation> implementation_;
+};
+
+/// Pushes an operation as long as it lives; does nothing without a recorder.
+class OperationScope {
+public:
+    OperationScope(ActivityRecorder* recorder, OperationNumber operation);
+    OperationScope(const OperationScope&) = delete;
+    OperationScope& operator=(const OperationScope&) = delete;
+    OperationScope(OperationScope&&) = delete;
+    OperationScope& operator=(OperationScope&&) = delete;
+    ~OperationScope();
+
+private:
+    ActivityRecorder* recorder_;
+};
+
+}  // namespace stowage::profiler
