@@ -1,0 +1,75 @@
+#pragma once
+
+// Device code that the kernels share: 16-byte accesses to bf16, and sums over a warp and a block in a fixed order.
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "executor/workload/kernels/kernels.hpp"
+
+namespace stowage::executor::kernels {
+
+inline constexpr int kWarp = 32;
+inline constexpr unsigned kAllLanes = 0xffffffffU;
+
+/// Eight bf16 as they lie in memory.
+struct alignas(16) Packed {
+    __nv_bfloat162 pairs[4];
+};
+
+__device__ __forceinline__ Packed load(const __nv_bfloat16* from) { return *reinterpret_cast<const Packed*>(from); }
+__device__ __forceinline__ void store(__nv_bfloat16* to, const Packed& value) {
+    *reinterpret_cast<Packed*>(to) = value;
+}
+
+__device__ __forceinline__ void unpack(const Packed& from, float (&to)[8]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const float2 pair = __bfloat1622float2(from.pairs[i]);
+        to[2 * i] = pair.x;
+        to[2 * i + 1] = pair.y;
+    }
+}
+
+__device__ __forceinline__ Packed pack(const float (&from)[8]) {
+    Packed to;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to.pairs[i] = __floats2bfloat162_rn(from[2 * i], from[2 * i + 1]);
+    return to;
+}
+
+/// Every lane gets the sum; lanes are paired the same way each time.
+__device__ __forceinline__ float warp_sum(float value) {
+#pragma unroll
+    for (int distance = kWarp / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(kAllLanes, value, distance);
+    return value;
+}
+
+/// Every thread gets the two sums over the block. `shared` holds a pair for each warp; free again after the call, if a
+/// barrier of the caller's stands before the next.
+__device__ __forceinline__ float2 block_sum(float2 value, float2* shared) {
+    value.x = warp_sum(value.x);
+    value.y = warp_sum(value.y);
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    if (lane == 0) shared[warp] = value;
+    __syncthreads();
+    const int warps = static_cast<int>(blockDim.x) / kWarp;
+    value = lane < warps ? shared[lane] : make_float2(0.0F, 0.0F);
+    value.x = warp_sum(value.x);
+    value.y = warp_sum(value.y);
+    return value;
+}
+
+inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
+    return static_cast<unsigned>((items + per_block - 1) / per_block);
+}
+
+/// Adds to a main gradient of either type.
+__device__ __forceinline__ void add_to(float* gradient, float value) { *gradient += value; }
+__device__ __forceinline__ void add_to(__nv_bfloat16* gradient, float value) {
+    *gradient = __float2bfloat16_rn(__bfloat162float(*gradient) + value);
+}
+
+}  // namespace stowage::executor::kernels
