@@ -46,6 +46,8 @@ void add_executor(Table& table) {
         table[folder] = usable;
         usable.insert(folder);
     }
+    // The calls that it runs are the layers' contract (planner/layers/kernel_call.hpp).
+    table["executor/workload"] = table["executor/workload"] + Folders{"planner/layers"};
     table["executor/engine"] =
         table["executor/engine"] + Folders{"planner/program", "planner/memory", "profiler/cupti"};
 }
