@@ -1,0 +1,84 @@
+#pragma once
+
+// One execution: a rank's program is lowered, its memory taken, its stages run, its steps timed.
+//
+//     Execution execution(request, progress);   lower, check, take memory, choose algorithms
+//     execution.reach_steady();                 set-up, first iteration, capture
+//     execution.measure();                      warm-up, timed steps, gradients, one profiled step
+//
+// Tested by: tests/executor/engine/execution_gpu_test.cpp.
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "executor/cuda/device.hpp"
+#include "executor/cuda/device_arena.hpp"
+#include "executor/cuda/device_monitor.hpp"
+#include "executor/cuda/pinned_arena.hpp"
+#include "executor/engine/cuda_machine.hpp"
+#include "executor/engine/cuda_memory.hpp"
+#include "executor/engine/execution.hpp"
+#include "executor/engine/gradient_digests.hpp"
+#include "executor/engine/interpreter.hpp"
+#include "executor/engine/parameters.hpp"
+#include "planner/program/lowering.hpp"
+#include "profiler/cupti/recorder.hpp"
+
+namespace stowage::executor {
+
+class Execution {
+public:
+    /// Throws: DeviceError without a usable device; OutOfMemory; UnsupportedError for what cannot be executed.
+    Execution(const ExecutionRequest& request, const Progress& progress);
+
+    void reach_steady();
+    void measure();
+    [[nodiscard]] ExecutionResult take() { return std::move(result_); }
+
+private:
+    void say(const std::string& text) const;
+    void describe();
+    void prepare_calls();
+    void take_memory();
+    void set_up();
+    void run_stage(program::RunStage stage);
+    void step();
+    void warm_up();
+    void time_steps();
+    void digest_steps();
+    void profile_step();
+    void attribute(OperationId id, bool captured);
+    void end_attribution();
+    void sample(const std::string& when);
+    void note_memory(program::RunStage stage);
+    [[nodiscard]] std::unique_ptr<StepMemory> make_memory();
+    [[nodiscard]] std::vector<double> losses() const;
+
+    const ExecutionRequest& request_;
+    const Progress& progress_;
+    layers::StageLayers stage_;
+    program::Lowered lowered_;
+    DeviceInfo device_;
+    DeviceMonitor monitor_;
+    Bytes free_before_;
+    std::optional<profiler::ActivityRecorder> recorder_;
+    Workload workload_;
+    CudaMachine machine_;
+    CudaDeviceMemory device_memory_;
+    CudaStreamEvents events_;
+    DeviceBuffer arena_;
+    PinnedBuffer pinned_;
+    std::unique_ptr<StepMemory> memory_;
+    std::unique_ptr<Interpreter> interpreter_;
+    std::vector<PlacedParameter> parameters_;
+    std::unique_ptr<GradientDigests> digests_;
+    std::uint64_t steps_run_ = 0;
+    bool digesting_ = false;
+    bool attributing_ = false;  ///< operations are told to the recorder
+    bool attributed_ = false;   ///< one of them is
+    ExecutionResult result_;
+};
+
+}  // namespace stowage::executor
