@@ -33,7 +33,10 @@ function(stowage_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${name} PRIVATE STOWAGE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${ARG_LINK} stowage_options GTest::gtest_main)
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${ARG_LABEL})
+  if(ARG_LABEL STREQUAL "gpu")
+    set(lock RESOURCE_LOCK gpu)  # ctest -j runs them one after the other
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${ARG_LABEL} ${lock})
 endfunction()
 
 # stowage_cuda_library(<folder>_<leaf> SOURCES a.cpp b.cu LINK ... HEADERS ...): needs the CUDA toolkit; part of

@@ -30,13 +30,10 @@ std::string host_shortage(types::Bytes asked) {
 void* allocate_pinned(types::Bytes size) {
     void* memory = nullptr;
     const cudaError_t code = cudaHostAlloc(&memory, static_cast<std::size_t>(size.count), cudaHostAllocDefault);
-    if (code == cudaErrorMemoryAllocation) {
-        static_cast<void>(cudaGetLastError());
-        throw DeviceError(failure_message(code, "allocating pinned host memory", std::source_location::current(),
-                                          host_shortage(size)));
-    }
-    check(code, "allocating pinned host memory");
-    return memory;
+    if (code == cudaSuccess) return memory;
+    static_cast<void>(cudaGetLastError());
+    throw DeviceError(
+        failure_message(code, "allocating pinned host memory", std::source_location::current(), host_shortage(size)));
 }
 
 }  // namespace
