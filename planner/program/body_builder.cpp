@@ -30,6 +30,15 @@ void append(std::string& key, const std::array<std::optional<ReloadTarget>, type
     }
 }
 
+void append(std::string& key, const std::vector<ReloadTarget>& targets) {
+    append(key, targets.size(), 2);
+    for (const ReloadTarget& target : targets) {
+        append(key, target.script, 2);
+        append(key, static_cast<std::uint64_t>(target.module), 1);
+        append(key, target.scope, 1);
+    }
+}
+
 types::ModuleSet modules_of(const std::array<std::optional<ReloadTarget>, types::kModuleCount>& targets) {
     types::ModuleSet modules;
     for (std::size_t i = 0; i < targets.size(); ++i)
@@ -71,6 +80,12 @@ std::string body_key(std::size_t script, const ForwardDecisions& forward, const 
     append(key, backward->inline_read);
     append(key, backward->waits);
     append(key, backward->targets);
+    for (const PlannedHook& hook : backward->planned) {
+        append(key, static_cast<std::uint64_t>(hook.kind), 1);
+        append(key, static_cast<std::uint64_t>(hook.module), 1);
+        append(key, hook.joins);
+        append(key, hook.reloads);
+    }
     return key;
 }
 
@@ -81,7 +96,8 @@ std::optional<std::size_t> plain_body_number(std::size_t script, const ForwardDe
     };
     if (!forward.offloaded.empty() || !forward.unmanaged.empty() || !forward.delayed.empty()) return std::nullopt;
     if (backward == nullptr ? decided(forward.joins) : !backward->inline_read.empty()) return std::nullopt;
-    if (backward != nullptr && (decided(backward->waits) || decided(backward->targets))) return std::nullopt;
+    if (backward != nullptr && (decided(backward->waits) || decided(backward->targets) || !backward->planned.empty()))
+        return std::nullopt;
     std::size_t number = script;
     for (const bool flag : {forward.input_held, forward.input_static, forward.gradient_static, backward != nullptr,
                             backward != nullptr && backward->frees_previous_gradient})
@@ -94,6 +110,7 @@ BodyBuilder::BodyBuilder(const layers::StageLayers& stage, const std::vector<Fra
     : stage_(stage),
       layouts_(layouts),
       chosen_(choice.modules),
+      planned_(choice.free.has_value()),
       optimizer_layout_(stage.optimizer, types::OffloadChoice{}),
       durations_(durations),
       program_(program) {
@@ -254,8 +271,13 @@ BodySegments BodyBuilder::backward_segments(std::size_t script, const ForwardDec
     return segments;
 }
 
-bool BodyBuilder::releases_input(std::size_t script, const ForwardDecisions& decisions) const {
+bool BodyBuilder::releases_input(std::size_t script, const ForwardDecisions& decisions) {
     const layers::LayerScript& layer = stage_.scripts[script];
+    if (planned_) {  // a tensor that a kept group needs is not emptied: only counting says which
+        BodyWriter writer = writer_of(script, decisions.side);
+        writer.forward(decisions, true);
+        return writer.emptied(layers::kInput);
+    }
     for (const layers::Step& step : layer.forward) {
         if (step.kind != layers::StepKind::commit || !decisions.offloaded.contains(step.module)) continue;
         for (const layers::Slot slot : layer.releases[step.detail])

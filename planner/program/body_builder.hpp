@@ -46,6 +46,15 @@ struct ForwardDecisions {
     Side side = Side::all;
 };
 
+/// What policy `stowage` does at one hook of a backward: the main stream waits for the copies of the joined groups,
+/// then the others are reloaded.
+struct PlannedHook {
+    layers::StepKind kind{};
+    types::Module module{};
+    std::vector<ReloadTarget> joins;
+    std::vector<ReloadTarget> reloads;
+};
+
 /// What it decided for the backward of that layer.
 struct BackwardDecisions {
     types::ModuleSet inline_read;  ///< the tensors are read inline on the main stream
@@ -53,6 +62,7 @@ struct BackwardDecisions {
     ReloadTargets waits;
     /// By module of this layer: the group that is prefetched at its end.
     ReloadTargets targets;
+    std::vector<PlannedHook> planned;  ///< policy `stowage`; its waits are at the first read of the module
     /// Captured: the gradient that the graph captured before it handed on goes now.
     bool frees_previous_gradient = false;
 };
@@ -101,7 +111,7 @@ public:
     [[nodiscard]] bool captures_output(std::size_t script) const;
     [[nodiscard]] bool captures_gradient(std::size_t script) const;
     /// Whether a forward under these decisions empties the layer's input.
-    [[nodiscard]] bool releases_input(std::size_t script, const ForwardDecisions& decisions) const;
+    [[nodiscard]] bool releases_input(std::size_t script, const ForwardDecisions& decisions);
     /// The step after the last backward; `first` also allocates what the first optimizer step creates in the persistent
     /// frame.
     Body optimizer(bool first);
@@ -135,6 +145,8 @@ public:
     [[nodiscard]] const layers::StageLayers& stage() const { return stage_; }
     [[nodiscard]] const FrameLayout& layout(std::size_t script) const { return layouts_[script]; }
     [[nodiscard]] const Durations& durations() const { return durations_; }
+    /// Whether the policy is `stowage`: hooks do only what was decided.
+    [[nodiscard]] bool planned() const { return planned_; }
     /// Numbers of texts and of pinned pool keys in the program; the same text or key gets the same number.
     std::uint32_t label(std::string_view text);
     std::uint32_t pinned_key(const std::vector<std::int64_t>& shape, types::DataType type);
@@ -157,6 +169,7 @@ private:
     const layers::StageLayers& stage_;
     const std::vector<FrameLayout>& layouts_;
     types::ModuleSet chosen_;
+    bool planned_;
     FrameLayout optimizer_layout_;
     const Durations& durations_;
     StepProgram& program_;

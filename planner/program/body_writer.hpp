@@ -32,6 +32,8 @@ public:
 
     [[nodiscard]] bool released_while_saved() const { return released_while_saved_; }
     [[nodiscard]] bool released_static() const { return released_static_; }
+    /// Whether a commit emptied the tensor.
+    [[nodiscard]] bool emptied(layers::Slot slot) const { return emptied_[layers::index(slot)]; }
     std::vector<Operation> take() { return std::move(operations_); }
     /// The operations up to and with the wait for the graph's launch.
     [[nodiscard]] std::size_t launched_at() const { return launched_at_; }
@@ -69,10 +71,14 @@ private:
     void offload(layers::SavedIndex saved, types::Module module);
     void release(layers::Slot slot, types::Module module);
     void backward_hook(const layers::Step& step, const BackwardDecisions& decisions);
+    void planned_hook(layers::StepKind kind, types::Module module, const BackwardDecisions& decisions);
+    void await_reload(const ReloadTarget& awaited);
+    void join(const ReloadTarget& joined);
     void start_backward(const ReloadTarget& target);
     void reload(const layers::LayerScript& script, const FrameLayout& layout, layers::SavedIndex saved,
                 types::Module module, Stream stream, Scope scope);
     void read(layers::SavedIndex saved, const BackwardDecisions& decisions);
+    void planned_read(layers::SavedIndex saved, const BackwardDecisions& decisions);
     void forget(layers::SavedIndex saved, const BackwardDecisions& decisions);
     [[nodiscard]] bool moved(layers::SavedIndex saved) const;
     void check_all_freed(bool input_held) const;
@@ -88,6 +94,7 @@ private:
     std::vector<bool> held_;  ///< saved entries that autograd holds on the device
     std::vector<bool> read_inline_;
     types::ModuleSet offloaded_;
+    types::ModuleSet begun_;  ///< modules whose backward has read something
     const layers::LayerGraphs* graphs_ = nullptr;
     bool hooks_ = false;
     Side side_ = Side::all;

@@ -195,6 +195,15 @@ std::optional<GroupRef> MegatronManager::start_backward(std::uint32_t chunk) {
     return target;
 }
 
+BackwardOrders MegatronManager::backward_hook(layers::StepKind kind, std::uint32_t chunk, std::uint32_t group) {
+    BackwardOrders orders;
+    if (kind == layers::StepKind::commit) orders.wait = commit_backward(chunk, group);
+    if (kind == layers::StepKind::read) orders.read_inline = read(chunk, group);
+    if (kind == layers::StepKind::start) orders.reload = start_backward(chunk);
+    orders.reload_is_empty = orders.reload && !prefetched(*orders.reload);
+    return orders;
+}
+
 void MegatronManager::apply_policy() {
     apply_margin();
     apply_delta();

@@ -26,30 +26,14 @@
 #include <optional>
 #include <vector>
 
+#include "planner/program/offload_manager.hpp"
 #include "scenarios/types/bytes.hpp"
 #include "scenarios/types/offload_choice.hpp"
 #include "scenarios/types/scenario.hpp"
 
 namespace stowage::program {
 
-/// One group of a chunk: one module of one layer. `bytes` counts the tensors that pass the size filter, each saved
-/// entry once.
-struct GroupSite {
-    types::Module module{};
-    std::uint32_t position = 0;  ///< the layer's place in the chunk
-    types::Bytes bytes;
-};
-
-/// The groups of one chunk in the order their hooks start.
-using ChunkGroups = std::vector<GroupSite>;
-
-struct GroupRef {
-    std::uint32_t chunk = 0;
-    std::uint32_t group = 0;
-    friend bool operator==(const GroupRef&, const GroupRef&) = default;
-};
-
-class MegatronManager {
+class MegatronManager final : public OffloadManager {
 public:
     /// `forward_chunks`: the groups of each chunk, in forward order. `backward_order`: chunk numbers in backward order.
     MegatronManager(std::vector<std::shared_ptr<const ChunkGroups>> forward_chunks,
@@ -57,19 +41,20 @@ public:
                     types::RuleSet rules);
 
     /// The first iteration begins.
-    void begin_record();
+    void begin_record() override;
     /// The reset after an iteration: policy after the first one, cursors back to the start.
-    void begin_steady();
+    void begin_steady() override;
 
-    void begin_forward(std::uint32_t chunk);
-    void start(std::uint32_t chunk, std::uint32_t group);
+    void begin_forward(std::uint32_t chunk) override;
+    void start(std::uint32_t chunk, std::uint32_t group) override;
     /// Result: whether the group's tensors are copied to the host now.
-    bool commit(std::uint32_t chunk, std::uint32_t group);
+    bool commit(std::uint32_t chunk, std::uint32_t group) override;
     /// The group whose copy the main stream waits for because of the last commit: with a cap, the oldest of its module
     /// and chunk that is one too many.
-    [[nodiscard]] std::optional<GroupRef> joined() const { return joined_; }
+    [[nodiscard]] std::optional<GroupRef> joined() const override { return joined_; }
     /// Result: whether the forward of this group ran without the manager (it has no backward hooks then).
-    [[nodiscard]] bool unmanaged(std::uint32_t chunk, std::uint32_t group) const;
+    [[nodiscard]] bool unmanaged(std::uint32_t chunk, std::uint32_t group) const override;
+    BackwardOrders backward_hook(layers::StepKind kind, std::uint32_t chunk, std::uint32_t group) override;
 
     /// Result: the group whose reload the main stream waits for. Megatron looks for the oldest reload of the same
     /// module in the chunk, so a group that never left waits for another layer's when reloads run ahead (fraction below
@@ -84,11 +69,11 @@ public:
     [[nodiscard]] bool prefetched(GroupRef ref) const { return group(ref).place == Place::reloaded; }
 
     /// Whether Megatron would have stopped with its "Chunk mismatch" assertion (rule H3).
-    [[nodiscard]] bool chunk_mismatch() const { return chunk_mismatch_; }
+    [[nodiscard]] bool chunk_mismatch() const override { return chunk_mismatch_; }
     /// The offload flag of a group after the policy.
     [[nodiscard]] bool flag(GroupRef ref) const { return group(ref).offload; }
     /// The bytes of Megatron's summary table: flagged groups of the chunks forwarded up to the first backward.
-    [[nodiscard]] types::Bytes table_bytes(types::Module module) const;
+    [[nodiscard]] types::Bytes table_bytes(types::Module module) const override;
 
 private:
     enum class Place : std::uint8_t { device, host, reloaded };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "planner/program/megatron_manager.hpp"
 #include "scenarios/types/check.hpp"
 
 namespace stowage::program {
@@ -24,13 +25,12 @@ StageLowering::StageLowering(const layers::StageLayers& stage, std::int64_t micr
       builder_(stage, layouts_, choice, durations, result_.program),
       frames_(stage, microbatches),
       forwards_(forward_chunks(shape_)),
-      buckets_(stage, shape_),
-      manager_(chunk_groups(), manager_backward_order(forwards_, shape_.virtual_stages), stage.pipeline_rank, choice,
-               rules) {
+      buckets_(stage, shape_) {
     for (std::size_t i = 0; i < stage_.scripts.size(); ++i) {
         forward_hooks_.push_back(hook_steps(stage_.scripts[i], layouts_[i], true));
         backward_hooks_.push_back(hook_steps(stage_.scripts[i], layouts_[i], false));
     }
+    manager_ = make_manager(rules);
     decisions_.resize(frames_.persistent());
     backward_done_.resize(frames_.persistent(), false);
     result_.program.pipeline_rank = stage.pipeline_rank;
@@ -39,10 +39,10 @@ StageLowering::StageLowering(const layers::StageLayers& stage, std::int64_t micr
 Lowered StageLowering::run() {
     place_frames();
     set_up();
-    manager_.begin_record();
+    manager_->begin_record();
     step(RunStage::record);
     if (stage_.graphs.impl == types::CudaGraphImpl::none) {
-        manager_.begin_steady();
+        manager_->begin_steady();
         step(RunStage::steady);
     } else {
         capture();
@@ -74,6 +74,46 @@ std::vector<std::shared_ptr<const ChunkGroups>> StageLowering::chunk_groups() {
         of_chunks.push_back(groups_[static_cast<std::size_t>(chunk.virtual_stage)]);
     }
     return of_chunks;
+}
+
+std::unique_ptr<OffloadManager> StageLowering::make_manager(types::RuleSet rules) {
+    std::vector<std::shared_ptr<const ChunkGroups>> groups = chunk_groups();
+    if (!choice_.free)
+        return std::make_unique<MegatronManager>(std::move(groups),
+                                                 manager_backward_order(forwards_, shape_.virtual_stages),
+                                                 stage_.pipeline_rank, choice_, rules);
+    std::vector<std::shared_ptr<const StageGroups>> stages;
+    for (std::size_t i = 0; i < stage_.chunks.size(); ++i) stages.push_back(planned_groups(i));
+    std::vector<std::shared_ptr<const StageGroups>> of_chunks;
+    for (const Chunk chunk : forwards_) of_chunks.push_back(stages[static_cast<std::size_t>(chunk.virtual_stage)]);
+    std::vector<std::uint32_t> backwards;
+    for (const Chunk chunk : backward_chunks(shape_)) backwards.push_back(number_of(chunk));
+    return std::make_unique<StowageManager>(std::move(of_chunks), std::move(backwards), *choice_.free);
+}
+
+/// What the choice says of a virtual stage. Frames that run again have no backward hooks.
+std::shared_ptr<const StageGroups> StageLowering::planned_groups(std::size_t virtual_stage) const {
+    const Chunk chunk{0, static_cast<std::int32_t>(virtual_stage)};
+    StageGroups planned;
+    for (const GroupSite& site : *groups_[virtual_stage]) {
+        const std::int64_t layer = layer_number(chunk, site.position);
+        const bool named = layer >= 0 && static_cast<std::size_t>(layer) < choice_.free->by_layer.size();
+        planned.leaves.push_back(named && site.bytes > Bytes{0} && span_at(chunk, site.position) == nullptr &&
+                                 choice_.free->by_layer[static_cast<std::size_t>(layer)].contains(site.module));
+        planned.positions.push_back(site.position);
+    }
+    for (std::size_t position = positions(chunk); position-- > 0;) {
+        if (span_at(chunk, position) != nullptr) continue;
+        const std::vector<Hook>& hooks = backward_hooks_[script_at(chunk, position)];
+        types::ModuleSet placed;
+        for (const layers::StepKind kind : {layers::StepKind::read, layers::StepKind::start})  // groups without bytes
+            for (const Hook& hook : hooks) {
+                if (hook.kind != kind || placed.contains(hook.module)) continue;
+                placed.insert(hook.module);
+                planned.backward_order.push_back(group_number(chunk, position, hook.module));
+            }
+    }
+    return std::make_shared<const StageGroups>(std::move(planned));
 }
 
 void StageLowering::place_frames() {
@@ -154,11 +194,11 @@ void StageLowering::schedule_steps() {
     buckets_.begin_step();
     launch(buckets_.at_step_begin(), 0);
     for (const ScheduleStep& entry : pipeline_schedule(shape_)) {
-        if (manager_.chunk_mismatch()) break;
+        if (manager_->chunk_mismatch()) break;
         schedule_step(entry);
     }
     if (buckets_.any_reductions()) await_buckets();
-    result_.chunk_mismatch = result_.chunk_mismatch || manager_.chunk_mismatch();
+    result_.chunk_mismatch = result_.chunk_mismatch || manager_->chunk_mismatch();
 }
 
 void StageLowering::schedule_step(const ScheduleStep& entry) {
@@ -244,13 +284,13 @@ void StageLowering::transfers(const std::vector<Transfer>& transfers, BodyBuilde
     add_instance(id, transfers.front().chunk.microbatch, -1, scopes);
 }
 
-bool StageLowering::input_emptied(Chunk chunk) const {
+bool StageLowering::input_emptied(Chunk chunk) {
     return builder_.releases_input(script_at(chunk, 0), decisions_[frames_.layer(chunk, 0)]);
 }
 
 void StageLowering::finish_counts() {
     for (const auto& [module, name] : types::enum_names<types::Module>())
-        result_.counts.table[static_cast<std::size_t>(module)] = manager_.table_bytes(module);
+        result_.counts.table[static_cast<std::size_t>(module)] = manager_->table_bytes(module);
     for (const auto& groups : groups_)
         for (const GroupSite& site : *groups)
             if (site.bytes > Bytes{0}) result_.counts.eligible_groups += shape_.microbatches;

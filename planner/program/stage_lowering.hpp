@@ -23,9 +23,9 @@
 #include "planner/program/frames.hpp"
 #include "planner/program/graph_surfaces.hpp"
 #include "planner/program/lowering.hpp"
-#include "planner/program/megatron_manager.hpp"
 #include "planner/program/offload_hooks.hpp"
 #include "planner/program/schedule.hpp"
+#include "planner/program/stowage_manager.hpp"
 
 namespace stowage::program {
 
@@ -64,6 +64,8 @@ private:
     /// The frame that takes the gradient of a layer's input.
     [[nodiscard]] std::uint32_t frame_before(Chunk chunk, std::size_t position) const;
     std::vector<std::shared_ptr<const ChunkGroups>> chunk_groups();
+    std::unique_ptr<OffloadManager> make_manager(types::RuleSet rules);
+    [[nodiscard]] std::shared_ptr<const StageGroups> planned_groups(std::size_t virtual_stage) const;
     void place_frames();
 
     // instances
@@ -125,7 +127,7 @@ private:
     [[nodiscard]] std::uint32_t frame_of(const Transfer& transfer) const;
     [[nodiscard]] bool sends_static(const Transfer& transfer) const;
     void transfers(const std::vector<Transfer>& transfers, BodyBuilder::TransferCall call);
-    [[nodiscard]] bool input_emptied(Chunk chunk) const;
+    [[nodiscard]] bool input_emptied(Chunk chunk);
     void finish_counts();
 
     // layers
@@ -144,6 +146,8 @@ private:
     void release_input(Chunk chunk);
     void end_recomputed(Chunk chunk, const layers::RecomputedSpan& span);
     BackwardDecisions decide_backward(Chunk chunk, std::size_t position, const ForwardDecisions& forward_decisions);
+    void follow_orders(Chunk chunk, std::size_t position, const Hook& hook, const BackwardOrders& orders,
+                       BackwardDecisions& decisions);
     ReloadTarget reach(GroupRef ref, std::uint32_t own, bool empty);
     Scope scope_of(std::uint32_t frame);
     [[nodiscard]] bool on_side(const Hook& hook, std::size_t script, bool forward, Side side) const;
@@ -197,7 +201,7 @@ private:
     std::vector<std::uint32_t> numbers_;                      ///< by virtual stage and microbatch
     std::vector<std::shared_ptr<const ChunkGroups>> groups_;  ///< by virtual stage
     std::vector<std::vector<std::uint32_t>> group_base_;      ///< by virtual stage and position
-    MegatronManager manager_;
+    std::unique_ptr<OffloadManager> manager_;
     std::vector<std::vector<Hook>> forward_hooks_;
     std::vector<std::vector<Hook>> backward_hooks_;
     std::vector<ForwardDecisions> decisions_;  ///< by frame

@@ -40,7 +40,7 @@ bool is_node(const Operation& operation) {
 bool StageLowering::delays(std::size_t script, Module module) const {
     const bool experts = module == Module::expert_fc1 || module == Module::moe_act;
     const bool replays = stage_.graphs.impl == CudaGraphImpl::transformer_engine && graphed(script);
-    return choice_.delay_until_cuda_graph && experts && replays && !stage_.paired_chunks;
+    return choice_.delay_until_cuda_graph && !choice_.free && experts && replays && !stage_.paired_chunks;
 }
 
 bool StageLowering::input_static(Chunk chunk, std::size_t position) const {
@@ -61,10 +61,10 @@ std::uint32_t StageLowering::captured_frame(Chunk chunk, std::size_t position) c
 
 void StageLowering::capture() {
     if (stage_.graphs.warmup_steps > 1) {
-        manager_.begin_steady();
+        manager_->begin_steady();
         step(RunStage::eager);
     }
-    manager_.begin_steady();
+    manager_->begin_steady();
     stage_of_run_ = RunStage::capture;
     if (stage_.graphs.impl == CudaGraphImpl::full_iteration) {
         capture_iteration();
@@ -72,7 +72,7 @@ void StageLowering::capture() {
         return;
     }
     capture_layers();
-    manager_.begin_steady();
+    manager_->begin_steady();
     replaying_ = true;
     step(RunStage::steady);
 }
@@ -156,10 +156,10 @@ void StageLowering::capture_layers() {
     std::fill(backward_done_.begin(), backward_done_.end(), false);
     prepare_capture();
     for (const CapturedPass& pass : capture_order(shape_)) {
-        if (manager_.chunk_mismatch()) break;
+        if (manager_->chunk_mismatch()) break;
         pass.forward ? capture_forward(pass.chunk) : capture_backward(pass.chunk);
     }
-    result_.chunk_mismatch = result_.chunk_mismatch || manager_.chunk_mismatch();
+    result_.chunk_mismatch = result_.chunk_mismatch || manager_->chunk_mismatch();
 }
 
 void StageLowering::capture_forward(Chunk chunk) {

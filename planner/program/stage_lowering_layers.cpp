@@ -27,7 +27,7 @@ void StageLowering::add_layer_instance(BodyId body, Chunk chunk, std::size_t pos
 // ------------------------------------------------------------------------------------------------------------- forward
 
 void StageLowering::forward(Chunk chunk) {
-    manager_.begin_forward(number_of(chunk));
+    manager_->begin_forward(number_of(chunk));
     for (std::size_t position = 0; position < positions(chunk); ++position) forward_position(chunk, position);
 }
 
@@ -61,8 +61,8 @@ void StageLowering::decide_forward(Chunk chunk, std::size_t position, ForwardDec
         if (hook.step < from || hook.step >= to || !on_side(hook, script, true, decisions.side)) continue;
         const std::uint32_t group = group_number(chunk, position, hook.module);
         if (hook.kind == StepKind::start) {
-            manager_.start(number, group);
-            if (manager_.unmanaged(number, group)) decisions.unmanaged.insert(hook.module);
+            manager_->start(number, group);
+            if (manager_->unmanaged(number, group)) decisions.unmanaged.insert(hook.module);
         } else if (delays(script, hook.module)) {
             if (!decisions.unmanaged.contains(hook.module)) decisions.delayed.insert(hook.module);
         } else {
@@ -72,14 +72,15 @@ void StageLowering::decide_forward(Chunk chunk, std::size_t position, ForwardDec
 }
 
 bool StageLowering::commit(Chunk chunk, std::size_t position, types::Module module, ForwardDecisions& decisions) {
-    if (!manager_.commit(number_of(chunk), group_number(chunk, position, module))) return false;
+    const bool leaves = manager_->commit(number_of(chunk), group_number(chunk, position, module));
+    if (const auto joined = manager_->joined(); joined && decisions.side != Side::captured)
+        decisions.joins[static_cast<std::size_t>(module)] = reach(*joined, frames_.layer(chunk, position), false);
+    if (!leaves) return false;
     decisions.offloaded.insert(module);
     const bool stands_for_all = decisions.side == Side::captured && shape_.ranks == 1;
     if (!backward_done_[frames_.layer(chunk, position)])
         count_offload(module, layouts_[script_at(chunk, position)].group_bytes(module),
                       stands_for_all ? shape_.microbatches : 1);
-    if (const auto joined = manager_.joined(); joined && decisions.side != Side::captured)
-        decisions.joins[static_cast<std::size_t>(module)] = reach(*joined, frames_.layer(chunk, position), false);
     return true;
 }
 
@@ -146,25 +147,34 @@ BackwardDecisions StageLowering::decide_backward(Chunk chunk, std::size_t positi
     if (forward_decisions.pass == Pass::recomputing) return decisions;
     const std::size_t script = script_at(chunk, position);
     const std::uint32_t number = number_of(chunk);
-    const bool captured = forward_decisions.side == Side::captured;
     for (const Hook& hook : backward_hooks_[script]) {
         if (forward_decisions.unmanaged.contains(hook.module)) continue;
         if (!on_side(hook, script, false, forward_decisions.side)) continue;
-        const std::uint32_t group = group_number(chunk, position, hook.module);
-        if (hook.kind == StepKind::commit)
-            if (const auto awaited = manager_.commit_backward(number, group); awaited && !captured)
-                decisions.waits[static_cast<std::size_t>(hook.module)] =
-                    reach(*awaited, frames_.layer(chunk, position), false);
-        if (hook.kind == StepKind::read && manager_.read(number, group)) {
-            decisions.inline_read.insert(hook.module);
-            count_inline_read();
-        }
-        if (hook.kind == StepKind::start)
-            if (const auto group_ahead = manager_.start_backward(number))
-                decisions.targets[static_cast<std::size_t>(hook.module)] =
-                    reach(*group_ahead, kNoFrame, !manager_.prefetched(*group_ahead));
+        follow_orders(chunk, position, hook,
+                      manager_->backward_hook(hook.kind, number, group_number(chunk, position, hook.module)),
+                      decisions);
     }
     return decisions;
+}
+
+/// Inside a capture nobody waits for what another graph copied: graphs join their copies before they end.
+void StageLowering::follow_orders(Chunk chunk, std::size_t position, const Hook& hook, const BackwardOrders& orders,
+                                  BackwardDecisions& decisions) {
+    const std::uint32_t own = frames_.layer(chunk, position);
+    const bool captured = stage_of_run_ == RunStage::capture && builder_.graphs_of(script_at(chunk, position));
+    const auto module = static_cast<std::size_t>(hook.module);
+    if (orders.wait && (!captured || orders.wait_is_near)) decisions.waits[module] = reach(*orders.wait, own, false);
+    if (orders.read_inline) {
+        decisions.inline_read.insert(hook.module);
+        count_inline_read();
+    }
+    if (orders.reload) decisions.targets[module] = reach(*orders.reload, kNoFrame, orders.reload_is_empty);
+    if (orders.joins.empty() && orders.reloads.empty()) return;
+    PlannedHook planned{hook.kind, hook.module, {}, {}};
+    if (!captured)
+        for (const GroupRef& joined : orders.joins) planned.joins.push_back(reach(joined, own, false));
+    for (const GroupRef& reloaded : orders.reloads) planned.reloads.push_back(reach(reloaded, own, false));
+    decisions.planned.push_back(std::move(planned));
 }
 
 void StageLowering::count_inline_read() {

@@ -5,7 +5,7 @@ namespace stowage::program {
 /// The forward of one chunk beside the backward of another: what is not a layer first, then pairs of layers, then the
 /// layers that one has more, then the rest.
 void StageLowering::paired(Chunk ahead, Chunk back) {
-    manager_.begin_forward(number_of(ahead));
+    manager_->begin_forward(number_of(ahead));
     std::size_t next = 0;
     std::size_t left = positions(back);
     while (left > 0 && !is_layer(back, left - 1)) backward_layer(back, --left);

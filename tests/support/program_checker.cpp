@@ -166,8 +166,9 @@ private:
 
     /// A slot that was reloaded is let go.
     void note_reload(const Held& held) {
-        const bool layers = held.graph && !whole_iteration();
-        if (layers ? held.graph == graph_ : *held.reload > h2d_awaited_) ++facts_.unawaited_reloads;
+        const bool elsewhere =
+            held.graph && !whole_iteration() && held.graph != graph_;  // joined before that one ended
+        if (!elsewhere && *held.reload > h2d_awaited_) ++facts_.unawaited_reloads;
     }
 
     /// One graph for the whole iteration records and awaits what graphs of layers leave out.

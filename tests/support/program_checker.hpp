@@ -37,8 +37,8 @@ struct ProgramFacts {
     /// program says, a host that waits inside one, a capture that frees what is not a graph's or waits for an event of
     /// another capture, memory of a graph allocated or freed by what is not one, a graph launched before its capture.
     std::vector<std::string> problems;
-    /// Reloaded slots that were let go before the main stream had waited for their copy. Inside the graph of a layer
-    /// nobody waits: those that the same graph reloads and reads.
+    /// Reloaded slots that were let go before the main stream had waited for their copy. What another layer's graph
+    /// reloaded was there when that graph ended; under Megatron's policy nobody waits for what the same graph reloads.
     std::int64_t unawaited_reloads = 0;
     types::Bytes peak;                ///< of the device memory that the host has allocated and not freed
     types::Bytes offloaded;           ///< device to host, all stages of the run; what graphs copy counts at each launch

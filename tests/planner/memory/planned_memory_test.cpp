@@ -228,6 +228,28 @@ TEST(PlannedMemory, IsTheSameEveryTime) {
     EXPECT_EQ(plan_memory(lowered.program), plan_memory(lowered.program));
 }
 
+types::OffloadChoice stowage_choice(std::size_t layers, std::int64_t reload_ahead, std::int64_t join_after) {
+    types::OffloadChoice choice;
+    choice.modules = {Module::core_attn, Module::attn_proj};
+    choice.free = types::FreeOffload{std::vector(layers, choice.modules), reload_ahead, join_after};
+    return choice;
+}
+
+TEST(PlannedMemory, IsSmallerByWhatLeaves) {
+    // Eight layers of two groups, 2 MiB each; the first six leave, 24 MiB. Nothing left: all 32 MiB are there when the
+    // backward begins, and 2 MiB each for the head's input, which it saves, and the gradient of it: 36 MiB. Left: the
+    // last two layers' 8 MiB, the input and the gradient, 12 MiB; each later group of the backward is replaced by a
+    // reload on its own bytes.
+    const auto stage = synthetic_stage(0, 1, 8);
+    const PlannedMemory without = plan_memory(tests::lower_stage(stage, 2, {}).program);
+    const auto lowered = tests::lower_stage(stage, 2, stowage_choice(6, 2, 1));
+    const PlannedMemory with = plan_memory(lowered.program);
+    EXPECT_EQ(without.step.size, 36 * kMiB);
+    EXPECT_EQ(with.step.size, 12 * kMiB);
+    EXPECT_EQ(with.step.size, with.step.live_peak);
+    expect_sound(lowered.program, with);
+}
+
 SyntheticLayer random_layer(std::mt19937_64& random) {
     SyntheticLayer layer;
     layer.core_attn_elements = static_cast<std::int64_t>(1 + random() % 5) << 19;
@@ -247,13 +269,19 @@ types::OffloadChoice random_choice(std::mt19937_64& random) {
     choice.min_offloaded_tensor_size = 1;
     choice.fraction = static_cast<double>(random() % 4) / 3;
     if (random() % 2 == 0) choice.max_inflight_offloads = static_cast<std::int64_t>(random() % 3);
+    if (random() % 2 == 0) {
+        choice.free = types::FreeOffload{
+            {}, static_cast<std::int64_t>(1 + random() % 3), static_cast<std::int64_t>(random() % 3)};
+        for (int layer = 0; layer < 18; ++layer)
+            choice.free->by_layer.push_back(random() % 3 == 0 ? types::ModuleSet{} : choice.modules);
+    }
     return choice;
 }
 
 TEST(PlannedMemory, NeverLetsTwoBuffersInUseShareBytesInAnyProgram) {
     std::mt19937_64 random(tests::property_seed(20261130));
     std::int64_t shared = 0;
-    for (int run = 0; run < 60; ++run) {
+    for (int run = 0; run < 100; ++run) {
         const auto stages = static_cast<std::int64_t>(1 + random() % 3);
         const std::int64_t virtual_stages = stages > 1 && random() % 3 == 0 ? 2 : 1;
         auto stage = synthetic_stage(static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(stages)), stages,

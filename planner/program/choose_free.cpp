@@ -1,0 +1,68 @@
+#include "planner/program/choose_free.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/program/offload_hooks.hpp"
+
+namespace stowage::program {
+namespace {
+
+using types::Bytes;
+
+bool recomputed(const layers::ChunkLayers& chunk, std::size_t position) {
+    return std::any_of(chunk.recomputed.begin(), chunk.recomputed.end(), [&](const layers::RecomputedSpan& span) {
+        return span.first <= position && position <= span.last;
+    });
+}
+
+/// Calls `visit(layer number, module, bytes)` for every group that may leave, in the order of the forwards.
+template <class Visit>
+void for_each_group(const layers::StageLayers& stage, const types::OffloadChoice& choice, Visit&& visit) {
+    const std::vector<FrameLayout> layouts = make_layouts(stage, choice);
+    std::int64_t first_backward = -1;  // the last layer of the last virtual stage
+    for (const std::int64_t number : stage.chunks.back().layer_numbers)
+        first_backward = std::max(first_backward, number);
+    for (const layers::ChunkLayers& chunk : stage.chunks)
+        for (std::size_t position = 0; position < chunk.order.size(); ++position) {
+            const std::int64_t number = chunk.layer_numbers[position];
+            if (number < 0 || number == first_backward || recomputed(chunk, position)) continue;
+            const FrameLayout& layout = layouts[chunk.order[position]];
+            for (const types::Module module : layout.groups())
+                if (layout.group_bytes(module) > Bytes{0}) visit(number, module, layout.group_bytes(module));
+        }
+}
+
+}  // namespace
+
+Bytes eligible_bytes(const layers::StageLayers& stage, const types::OffloadChoice& choice) {
+    Bytes sum;
+    for_each_group(stage, choice, [&](std::int64_t, types::Module, Bytes bytes) { sum += bytes; });
+    return sum;
+}
+
+types::FreeOffload choose_free(const layers::StageLayers& stage, const types::OffloadChoice& choice, Bytes bytes) {
+    types::FreeOffload chosen;
+    Bytes sum;
+    for_each_group(stage, choice, [&](std::int64_t number, types::Module module, Bytes size) {
+        if (sum >= bytes) return;
+        sum += size;
+        const auto layer = static_cast<std::size_t>(number);
+        if (chosen.by_layer.size() <= layer) chosen.by_layer.resize(layer + 1);
+        chosen.by_layer[layer].insert(module);
+    });
+    return chosen;
+}
+
+types::FreeOffload choose_free(const layers::StageLayers& stage, const types::OffloadChoice& choice, double fraction) {
+    const Bytes all = eligible_bytes(stage, choice);
+    return choose_free(stage, choice, Bytes{std::llround(fraction * static_cast<double>(all.count))});
+}
+
+void add_layers(types::FreeOffload& choice, const types::FreeOffload& other) {
+    if (choice.by_layer.size() < other.by_layer.size()) choice.by_layer.resize(other.by_layer.size());
+    for (std::size_t layer = 0; layer < other.by_layer.size(); ++layer)
+        for (const types::Module module : other.by_layer[layer].list()) choice.by_layer[layer].insert(module);
+}
+
+}  // namespace stowage::program
