@@ -6,6 +6,7 @@
 
 #include "planner/layers/megatron_stage.hpp"
 #include "planner/layers/mtp.hpp"
+#include "planner/layers/stage.hpp"
 
 namespace stowage::layers {
 namespace {
@@ -35,7 +36,7 @@ TensorGroup group_of(const LayerScript& script, const Step& commit) {
 std::int64_t count_parameters(const types::Scenario& scenario, bool of_mtp) {
     std::int64_t total = 0;
     for (std::int64_t rank = 0; rank < scenario.parallel.pipeline_model_parallel_size; ++rank)
-        for (const Parameter& parameter : stage_parameters(build_megatron_stage(scenario, rank)))
+        for (const Parameter& parameter : stage_parameters(build_stage(scenario, rank)))
             if ((parameter.name.starts_with(kMtpPrefix)) == of_mtp) total += parameter.model_elements;
     return total;
 }

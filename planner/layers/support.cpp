@@ -9,6 +9,7 @@
 #include "planner/layers/attention_backend.hpp"
 #include "planner/layers/missing_features.hpp"
 #include "planner/layers/states_formats.hpp"
+#include "planner/layers/stowage/stowage_support.hpp"
 #include "planner/layers/support_graphs.hpp"
 #include "scenarios/types/error.hpp"
 #include "scenarios/types/stages.hpp"
@@ -191,6 +192,8 @@ void check_local_layers(const Scenario& scenario, Missing& missing) {
 void check_model(const Scenario& scenario, Missing& missing) {
     const bool unknown = scenario.precision == types::Precision::fp32 || scenario.precision == types::Precision::nvfp4;
     missing.when(unknown, "precision", setting("precision", scenario.precision), "use bf16, fp16 or an FP8 recipe");
+    missing.when(scenario.model.vocab_size == 0, "model.vocab_size", "a model without vocabulary",
+                 "give its tokens; layers without embedding and output layer are for implementation: stowage");
     check_attention_backend(scenario, missing);
     check_local_layers(scenario, missing);
     missing.when(scenario.parallel.defer_embedding_wgrad_compute &&
@@ -488,6 +491,8 @@ void check_optimizer(const Scenario& scenario, Missing& missing) {
     const bool distributed = optimizer.use_distributed_optimizer;
     missing.when(optimizer.optimizer == types::OptimizerKind::muon, "optimizer.optimizer",
                  setting("optimizer", optimizer.optimizer), "use adam");
+    missing.when(optimizer.optimizer == types::OptimizerKind::none, "optimizer.optimizer",
+                 setting("optimizer", optimizer.optimizer), "use adam or sgd; none is for implementation: stowage");
     missing.when(optimizer.optimizer == types::OptimizerKind::sgd && distributed, "optimizer.optimizer",
                  "optimizer: sgd with use_distributed_optimizer", "Megatron's takes adam only");
     const std::int64_t instances = optimizer.num_distributed_optimizer_instances;
@@ -516,10 +521,14 @@ void check_optimizer(const Scenario& scenario, Missing& missing) {
 
 std::vector<Unsupported> unsupported_features(const Scenario& scenario) {
     Missing missing;
-    missing.when(scenario.implementation != types::Implementation::megatron, "implementation",
-                 setting("implementation", scenario.implementation), "use megatron");
     check_layout(scenario, missing);
     check_size(scenario, missing);
+    if (scenario.implementation == types::Implementation::stowage) {
+        check_stowage_layers(scenario, missing);
+        check_full_recomputation(scenario, missing);
+        check_graphs(scenario, missing);
+        return missing.take();
+    }
     check_shards(scenario, missing);
     check_context(scenario, missing);
     check_model(scenario, missing);
@@ -536,7 +545,8 @@ std::vector<Unsupported> unsupported_features(const Scenario& scenario) {
 void require_supported(const Scenario& scenario) {
     const std::vector<Unsupported> features = unsupported_features(scenario);
     if (features.empty()) return;
-    std::string text = "not supported by the layers of implementation megatron:";
+    std::string text =
+        "not supported by the layers of implementation " + std::string{types::name_of(scenario.implementation)} + ":";
     for (const Unsupported& unsupported : features) text += "\n  - " + unsupported.feature;
     throw types::UnsupportedError(text);
 }

@@ -131,6 +131,7 @@ void StageLowering::place_frames() {
             add(2, 0);
         }
     }
+    place_parameters();
     program.persistent_frames = frames_.persistent();
     add(static_cast<std::uint32_t>(stage_.states.size()), 0);
     add(static_cast<std::uint32_t>(stage_.optimizer.tensors.size()), 0);
@@ -138,6 +139,24 @@ void StageLowering::place_frames() {
     plan_graph_buffers();
     add(static_cast<std::uint32_t>(surfaces_.inputs.size() + surfaces_.gradients.size()) + 1, 1);
     add(0, 0);  // the end
+}
+
+/// All microbatches of a layer share its parameters; frames without a layer have none.
+void StageLowering::place_parameters() {
+    if (stage_.parameter_places.empty()) return;
+    StepProgram& program = result_.program;
+    program.frame_parameters.assign(frames_.graphs() + 1, 0);
+    for (std::size_t stage = 0; stage < stage_.chunks.size(); ++stage) {
+        const auto& frames = stage_.parameter_places[stage];
+        for (std::size_t position = 0; position < frames.size(); ++position) {
+            const auto first = static_cast<std::uint32_t>(program.parameter_places.size());
+            program.parameter_places.insert(program.parameter_places.end(), frames[position].begin(),
+                                            frames[position].end());
+            for (std::int32_t microbatch = 0; microbatch < shape_.microbatches; ++microbatch)
+                program.frame_parameters[frames_.layer({microbatch, static_cast<std::int32_t>(stage)}, position)] =
+                    first;
+        }
+    }
 }
 
 std::uint32_t StageLowering::group_number(Chunk chunk, std::size_t position, types::Module module) const {

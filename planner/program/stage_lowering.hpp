@@ -67,6 +67,7 @@ private:
     std::unique_ptr<OffloadManager> make_manager(types::RuleSet rules);
     [[nodiscard]] std::shared_ptr<const StageGroups> planned_groups(std::size_t virtual_stage) const;
     void place_frames();
+    void place_parameters();
 
     // instances
     template <class Make>

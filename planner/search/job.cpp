@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "planner/layers/inventory.hpp"
-#include "planner/layers/megatron_stage.hpp"
+#include "planner/layers/stage.hpp"
 #include "planner/layers/support.hpp"
-#include "planner/search/allocator_environment.hpp"
 #include "planner/memory/pinned_demand.hpp"
+#include "planner/search/allocator_environment.hpp"
 #include "planner/simulator/workers.hpp"
 #include "scenarios/types/check.hpp"
 #include "scenarios/types/error.hpp"
@@ -146,7 +146,7 @@ Job prepare(types::Scenario scenario) {
     job.allocator = std::get<memory::AllocatorConfig>(allocator);
     job.scenario = std::move(scenario);
     for (std::int64_t rank = 0; rank < job.scenario.parallel.pipeline_model_parallel_size; ++rank)
-        job.stages.push_back(layers::build_megatron_stage(job.scenario, rank));
+        job.stages.push_back(layers::build_stage(job.scenario, rank));
     return job;
 }
 

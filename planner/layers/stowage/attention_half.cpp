@@ -1,0 +1,221 @@
+#include "planner/layers/stowage/attention_half.hpp"
+
+#include <cmath>
+
+#include "planner/layers/stowage/attention_workspace.hpp"
+
+namespace stowage::layers {
+namespace {
+
+using types::RecomputeModule;
+
+bool rotary(const StowageWriter& writer) {
+    return writer.model.position_embedding_type == types::PositionEmbedding::rope;
+}
+
+/// 2 P a of the causal half: a product with size n takes n times that.
+double pair_flops(const AttentionWork& work) { return 2 * work.rows * work.keys; }
+
+}  // namespace
+
+AttentionHalf::AttentionHalf(StowageWriter& writer)
+    : writer_(writer),
+      attention_again_(writer.recomputes(RecomputeModule::core_attn)),
+      norm_(writer.norm("attn_norm")),
+      norm_saves_(writer, norm_, writer.recomputes(RecomputeModule::layernorm)),
+      qkv_(writer.linear("qkv_linear", writer.dim.qkv_width, writer.dim.hidden,
+                         writer.model.add_bias_linear || writer.model.add_qkv_bias)),
+      projection_(writer.linear("attn_proj", writer.dim.hidden, writer.dim.output_width, writer.model.add_bias_linear)),
+      packed_(writer.script.tensor("qkv", writer.dim.full_shape(writer.dim.qkv_width))),
+      output_(writer.script.tensor("core_attn.output", writer.dim.full_shape(writer.dim.output_width))),
+      statistics_(writer.script.tensor(
+          "core_attn.statistics", {writer.dim.micro_batch, writer.dim.heads, writer.dim.sequence}, DataType::fp32)) {}
+
+CallSizes AttentionHalf::attention_sizes() const {
+    const Dimensions& dim = writer_.dim;
+    CallSizes sizes = writer_.rows_and_columns(0);
+    sizes.heads = dim.heads;
+    sizes.groups = dim.groups;
+    sizes.head_size = dim.head_size;
+    return sizes;
+}
+
+/// Causal: a row sees half of the keys on average.
+AttentionWork AttentionHalf::attention_work() const {
+    const Dimensions& dim = writer_.dim;
+    return {.rows = static_cast<double>(dim.tokens * dim.heads),
+            .keys = static_cast<double>(dim.sequence) / 2,
+            .longest = static_cast<double>(dim.sequence),
+            .head_size = static_cast<double>(dim.head_size)};
+}
+
+/// Of a forward: query, key, value, output and statistics.
+std::int64_t AttentionHalf::attention_traffic() const {
+    const Dimensions& dim = writer_.dim;
+    return 2 * dim.tokens * (dim.qkv_width + dim.output_width) + 4 * dim.tokens * dim.heads;
+}
+
+// ------------------------------------------------------------------------------------------------------------- forward
+
+void AttentionHalf::project_to_packed() {
+    ScriptBuilder& script = writer_.script;
+    script.part(Part::attn_norm);
+    script.start(Module::attn_norm);
+    if (!norm_saves_.again()) script.start(Module::qkv_linear);
+    norm_saves_.forward(kInput, Module::attn_norm, Module::qkv_linear);
+    script.part(Part::qkv_linear);
+    writer_.run_linear(qkv_, reads(norm_.output), packed_);
+    if (!norm_saves_.again()) script.commit(Module::qkv_linear);
+    script.drop(norm_.output);
+}
+
+void AttentionHalf::rotate(Call call, const char* name, Slot packed) {
+    if (!rotary(writer_)) return;
+    writer_.script.part(Part::rotary);
+    const Dimensions& dim = writer_.dim;
+    writer_.memory_kernel(name, 4 * dim.tokens * (dim.query_width + dim.key_width),
+                          {call, attention_sizes(), {updates(packed), reads(StowageState::rotary_table)}});
+}
+
+/// cuDNN's forward needs little scratch memory: it takes that of the GEMMs.
+void AttentionHalf::run_attention(CallOperand packed) {
+    ScriptBuilder& script = writer_.script;
+    script.allocate(output_);
+    script.allocate(statistics_);
+    CallSizes sizes = attention_sizes();
+    sizes.value = 1 / std::sqrt(static_cast<double>(writer_.dim.head_size));
+    sizes.workspace_bytes = kGemmWorkspaceBytes;
+    const AttentionWork work = attention_work();
+    writer_.attention_kernel("core_attn.forward", pair_flops(work) * 2 * work.head_size, attention_traffic(), work,
+                             {Call::attention_forward,
+                              sizes,
+                              {packed, writes(output_), writes(statistics_), writes(StowageState::workspace)}});
+}
+
+void AttentionHalf::attend() {
+    ScriptBuilder& script = writer_.script;
+    script.part(Part::core_attn);
+    script.start(Module::core_attn);
+    run_attention(reads(packed_));
+    saved_packed_ = script.save(packed_, Module::core_attn);
+    if (!attention_again_) saved_statistics_ = script.save(statistics_, Module::core_attn);
+    script.commit(Module::core_attn);
+    script.drop(packed_);
+    script.drop(statistics_);
+}
+
+void AttentionHalf::project(Slot output) {
+    ScriptBuilder& script = writer_.script;
+    script.part(Part::attn_proj);
+    if (!attention_again_) script.start(Module::attn_proj);
+    writer_.run_linear(projection_, reads(output_), output, reads(kInput));
+    if (!attention_again_) {
+        saved_output_ = script.save(output_, Module::attn_proj);
+        script.commit(Module::attn_proj);
+    }
+    script.drop(output_);
+}
+
+void AttentionHalf::forward(Slot output) {
+    project_to_packed();
+    rotate(Call::rotary_forward, "rotary.forward", packed_);
+    attend();
+    project(output);
+    writer_.script.part(Part::attn_norm);
+    writer_.script.commit(Module::attn_norm, {kInput});
+}
+
+// ------------------------------------------------------------------------------------------------------------ backward
+
+void AttentionHalf::attend_again() {
+    ScriptBuilder& script = writer_.script;
+    script.part(Part::core_attn);
+    script.commit(Module::core_attn);
+    script.read(saved_packed_);
+    script.phase(Phase::recompute);
+    run_attention(script.operand(saved_packed_));
+    script.phase(Phase::backward);
+}
+
+/// Returns the gradient of attention's output; that output stays.
+Slot AttentionHalf::projection_backward(Slot gradient) {
+    ScriptBuilder& script = writer_.script;
+    if (attention_again_) attend_again();
+    script.part(Part::attn_proj);
+    if (!attention_again_) script.commit(Module::attn_proj);
+    const Slot output_gradient = writer_.input_gradient(projection_, reads(gradient));
+    if (saved_output_) script.read(*saved_output_);
+    writer_.weight_gradient(projection_, reads(gradient),
+                            saved_output_ ? script.operand(*saved_output_) : reads(output_));
+    if (!attention_again_) script.start(Module::attn_proj);
+    return output_gradient;
+}
+
+/// Drops `output_gradient`; returns the packed tensor's gradient.
+Slot AttentionHalf::attention_backward(Slot output_gradient) {
+    ScriptBuilder& script = writer_.script;
+    script.part(Part::core_attn);
+    if (!attention_again_) {
+        script.commit(Module::core_attn);
+        script.read(saved_packed_);
+        script.read(*saved_statistics_);
+    }
+    const Slot packed_gradient = writer_.make("qkv.gradient", writer_.dim.full_shape(writer_.dim.qkv_width));
+    CallSizes sizes = attention_sizes();
+    sizes.value = 1 / std::sqrt(static_cast<double>(writer_.dim.head_size));
+    sizes.workspace_bytes = attention_backward_workspace(writer_.dim);
+    const Slot workspace = writer_.make("core_attn.workspace", {sizes.workspace_bytes}, DataType::uint8);
+    const AttentionWork work = attention_work();
+    const std::int64_t traffic =
+        attention_traffic() + 2 * writer_.dim.tokens * (writer_.dim.qkv_width + writer_.dim.output_width);
+    writer_.attention_kernel(
+        "core_attn.backward", pair_flops(work) * 5 * work.head_size, traffic, work,
+        {Call::attention_backward,
+         sizes,
+         {script.operand(saved_packed_), saved_output_ ? script.operand(*saved_output_) : reads(output_),
+          saved_statistics_ ? script.operand(*saved_statistics_) : reads(statistics_), reads(output_gradient),
+          writes(packed_gradient), writes(workspace)}});
+    script.drop(workspace);
+    script.forget(saved_packed_);
+    if (attention_again_) {
+        script.drop(output_);
+        script.drop(statistics_);
+    } else {
+        script.forget(*saved_statistics_);
+        script.forget(*saved_output_);
+    }
+    script.drop(output_gradient);
+    script.start(Module::core_attn);
+    return packed_gradient;
+}
+
+/// Drops `packed_gradient`; returns the gradient of the norm's output.
+Slot AttentionHalf::packed_backward(Slot packed_gradient) {
+    ScriptBuilder& script = writer_.script;
+    rotate(Call::rotary_backward, "rotary.backward", packed_gradient);
+    script.part(Part::qkv_linear);
+    if (!norm_saves_.again()) script.commit(Module::qkv_linear);
+    const Slot normed_gradient = writer_.input_gradient(qkv_, reads(packed_gradient));
+    norm_saves_.remake();
+    writer_.weight_gradient(qkv_, reads(packed_gradient), norm_saves_.output());
+    norm_saves_.forget_output();
+    script.drop(packed_gradient);
+    if (!norm_saves_.again()) script.start(Module::qkv_linear);
+    return normed_gradient;
+}
+
+void AttentionHalf::backward(Slot gradient) {
+    ScriptBuilder& script = writer_.script;
+    script.part(Part::attn_norm);
+    script.commit(Module::attn_norm);
+    const Slot output_gradient = projection_backward(gradient);
+    const Slot packed_gradient = attention_backward(output_gradient);
+    const Slot normed_gradient = packed_backward(packed_gradient);
+    script.part(Part::attn_norm);
+    norm_saves_.backward({normed_gradient, gradient, kGradInput});
+    script.drop(normed_gradient);
+    script.drop(gradient);
+    script.start(Module::attn_norm);
+}
+
+}  // namespace stowage::layers

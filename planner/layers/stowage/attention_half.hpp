@@ -1,0 +1,61 @@
+#pragma once
+
+// The attention half of stowage's layer: norm, qkv linear, rotary embedding, attention, output linear with the residual
+// added in it.
+//
+// One packed tensor [s, b, (heads + 2 groups) size] carries query, key and value, in that order: rotated in place,
+// read by attention, saved whole in the group core_attn. Attention's output is saved once, in the group attn_proj, and
+// attention's backward reads it there. The half's input is saved in attn_norm, which is committed when the residual has
+// been added, since a commit empties it.
+//
+// Recomputation: `layernorm` makes the norm's output again for the qkv linear's weight gradient and saves nothing of
+// it: there is no group qkv_linear. `core_attn` runs attention again before its output is needed and saves neither
+// output nor statistics: no group attn_proj, and core_attn holds the packed tensor alone.
+//
+// Tested by: tests/planner/layers/stowage_layers_test.cpp.
+
+#include <optional>
+
+#include "planner/layers/stowage/norm_saves.hpp"
+
+namespace stowage::layers {
+
+class AttentionHalf {
+public:
+    /// Declares parameters and tensors. Keeps a reference to the writer.
+    explicit AttentionHalf(StowageWriter& writer);
+
+    /// kInput -> `output`, allocated. kInput is not dropped.
+    void forward(Slot output);
+    /// `gradient` of the forward's output -> kGradInput. Drops `gradient`.
+    void backward(Slot gradient);
+
+private:
+    void project_to_packed();
+    void rotate(Call call, const char* name, Slot packed);
+    void run_attention(CallOperand packed);
+    void attend();
+    void project(Slot output);
+    void attend_again();
+    Slot projection_backward(Slot gradient);
+    Slot attention_backward(Slot output_gradient);
+    Slot packed_backward(Slot packed_gradient);
+    [[nodiscard]] CallSizes attention_sizes() const;
+    [[nodiscard]] AttentionWork attention_work() const;
+    [[nodiscard]] std::int64_t attention_traffic() const;
+
+    StowageWriter& writer_;
+    bool attention_again_;
+    StowageNorm norm_;
+    NormSaves norm_saves_;
+    LinearWeights qkv_;
+    LinearWeights projection_;
+    Slot packed_{};      ///< [s, b, (heads + 2 groups) size]
+    Slot output_{};      ///< [s, b, heads size]
+    Slot statistics_{};  ///< fp32 [b, heads, s]
+    SavedIndex saved_packed_{};
+    std::optional<SavedIndex> saved_statistics_;
+    std::optional<SavedIndex> saved_output_;
+};
+
+}  // namespace stowage::layers

@@ -1,0 +1,26 @@
+#pragma once
+
+// The scripts of implementation `stowage`: what the executor runs.
+//
+// A model of vocab_size 0 is a bare stack of layers: its first script makes pseudo-random hidden states, its last one
+// takes the mean of their squares as the loss. The gradients of a step are those of the sum of its microbatches'
+// losses.
+//
+// Tested by: tests/planner/layers/stowage_layers_test.cpp, tests/planner/program/stowage_programs_test.cpp.
+
+#include "planner/layers/dimensions.hpp"
+#include "planner/layers/layer_script.hpp"
+
+namespace stowage::layers {
+
+/// Whether there is neither embedding nor final norm nor output layer.
+inline bool is_bare_stack(const types::Model& model) { return model.vocab_size == 0; }
+
+/// Tokens and their rows of the table, or hidden states out of nothing.
+LayerScript stowage_embedding(const Dimensions& dimensions, const types::Scenario& scenario);
+LayerScript stowage_layer(const Dimensions& dimensions, const types::Scenario& scenario);
+/// Final norm, output layer and cross entropy, of which bf16 logits and one fp32 number a token are saved; the logits
+/// become their gradient in place. Or the mean of squares.
+LayerScript stowage_head(const Dimensions& dimensions, const types::Scenario& scenario);
+
+}  // namespace stowage::layers

@@ -1,0 +1,64 @@
+#include "planner/layers/stowage/stowage_states.hpp"
+
+#include <algorithm>
+
+#include "planner/layers/stowage/stowage_writer.hpp"
+
+namespace stowage::layers {
+namespace {
+
+/// Vectorised kernels and GEMMs want operands on 256 bytes.
+constexpr std::int64_t kPlace = 128;
+
+std::int64_t rounded(std::int64_t elements) { return (elements + kPlace - 1) / kPlace * kPlace; }
+
+}  // namespace
+
+std::int64_t place_parameters(StageLayers& stage) {
+    std::int64_t next = 0;
+    for (const ChunkLayers& chunk : stage.chunks) {
+        auto& frames = stage.parameter_places.emplace_back();
+        for (const std::size_t script : chunk.order) {
+            auto& places = frames.emplace_back();
+            for (const Parameter& parameter : stage.scripts[script].parameters) {
+                places.push_back(next);
+                next += rounded(parameter.elements());
+            }
+        }
+    }
+    return std::max(next, kPlace);
+}
+
+std::vector<StateBuffer> stowage_states(const types::Scenario& scenario, const Dimensions& dimensions,
+                                        std::int64_t elements) {
+    using What = StateBuffer::What;
+    ScriptBuilder none(ScriptKind::optimizer, "");
+    const StowageWriter writer(none, dimensions, scenario);
+    std::vector<StateBuffer> states{
+        {"parameters", Bytes{2 * elements}, What::weights},
+        {"gradients", Bytes{writer.gradient_bytes() * elements}, What::gradients},
+        {"losses", Bytes{4 * scenario.microbatches()}, What::workspace},
+        {"GEMM workspace", Bytes{kGemmWorkspaceBytes}, What::workspace},
+    };
+    if (scenario.model.position_embedding_type == types::PositionEmbedding::rope)
+        states.push_back(
+            {"rotary table", Bytes{4 * dimensions.sequence * (dimensions.head_size / 2) * 2}, What::workspace});
+    return states;
+}
+
+LayerScript stowage_optimizer(const types::Scenario& scenario, const Dimensions& dimensions, std::int64_t elements) {
+    ScriptBuilder script(ScriptKind::optimizer, "optimizer");
+    StowageWriter writer(script, dimensions, scenario);
+    const std::int64_t bytes = writer.gradient_bytes() * elements;
+    script.begin_forward(Part::gradients);
+    if (scenario.parallel.data_parallel_size > 1)
+        script.collective(
+            {"gradients.reduce", CollectiveKind::all_reduce, CommGroup::dense_replicas, Bytes{bytes}, true});
+    CallSizes sizes;
+    sizes.rows = bytes;
+    sizes.gradient_type = writer.gradient_type();
+    writer.memory_kernel("gradients.clear", bytes, {Call::clear, sizes, {writes(StowageState::gradients)}});
+    return script.build();
+}
+
+}  // namespace stowage::layers

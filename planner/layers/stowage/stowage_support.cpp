@@ -1,0 +1,132 @@
+#include "planner/layers/stowage/stowage_support.hpp"
+
+#include <algorithm>
+
+#include "planner/layers/dimensions.hpp"
+#include "planner/layers/stowage/stowage_scripts.hpp"
+
+namespace stowage::layers {
+namespace {
+
+using types::Scenario;
+
+constexpr const char* kMegatron = "leave it out, or set implementation to megatron";
+
+void check_parallel(const types::ParallelLayout& layout, Missing& missing) {
+    const auto one = [&](const char* key, std::int64_t size) {
+        missing.when(size != 1, std::string{"parallel."} + key, setting(key, size), "use 1");
+    };
+    one("tensor_model_parallel_size", layout.tensor_model_parallel_size);
+    one("context_parallel_size", layout.context_parallel_size);
+    one("expert_model_parallel_size", layout.expert_model_parallel_size);
+    one("expert_tensor_parallel_size", layout.expert_tensor_parallel_size);
+    const auto off = [&](const char* key, bool on) {
+        missing.when(on, std::string{"parallel."} + key, std::string{key} + ": true", kMegatron);
+    };
+    off("overlap_moe_expert_parallel_comm", layout.overlap_moe_expert_parallel_comm);
+    off("delay_wgrad_compute", layout.delay_wgrad_compute);
+    off("defer_embedding_wgrad_compute", layout.defer_embedding_wgrad_compute);
+    off("tp_comm_overlap", layout.tp_comm_overlap);
+    off("moe_shared_expert_overlap", layout.moe_shared_expert_overlap);
+}
+
+bool mixes_otherwise(const types::Model& model) {
+    return std::any_of(model.mixers.begin(), model.mixers.end(),
+                       [](types::Mixer mixer) { return mixer != types::Mixer::attention; });
+}
+
+bool feeds_otherwise(const types::Model& model) {
+    return std::any_of(model.feed_forward.begin(), model.feed_forward.end(),
+                       [](types::FeedForward half) { return half != types::FeedForward::dense; });
+}
+
+void check_kind_of_model(const types::Model& model, Missing& missing) {
+    missing.when(model.has_experts(), "model.num_experts", "experts", kMegatron);
+    missing.when(mixes_otherwise(model) || feeds_otherwise(model), "model.hybrid_layer_pattern",
+                 "layers other than attention with a dense MLP", kMegatron);
+    missing.when(model.mtp_num_layers > 0, "model.mtp_num_layers", "multi-token prediction", kMegatron);
+    missing.when(model.transformer_impl != types::TransformerImpl::transformer_engine, "model.transformer_impl",
+                 setting("transformer_impl", model.transformer_impl), "leave it out: it is about Megatron's layers");
+    missing.when(!model.masked_softmax_fusion, "model.masked_softmax_fusion", "masked_softmax_fusion: false",
+                 "leave it out: it is about Megatron's layers");
+    const bool tied = !is_bare_stack(model) && !model.untie_embeddings_and_output_weights;
+    missing.when(tied, "model.untie_embeddings_and_output_weights", "tied embeddings", "set it to true");
+}
+
+void check_attention(const types::Model& model, Missing& missing) {
+    missing.when(model.multi_latent_attention, "model.multi_latent_attention", "multi-latent attention", kMegatron);
+    missing.when(model.window_size.has_value(), "model.window_size", "sliding windows", kMegatron);
+    missing.when(model.qk_layernorm, "model.qk_layernorm", "qk_layernorm: true", kMegatron);
+    missing.when(model.attention_output_gate, "model.attention_output_gate", "attention_output_gate: true", kMegatron);
+    missing.when(model.softmax_type != types::SoftmaxType::vanilla, "model.softmax_type",
+                 setting("softmax_type", model.softmax_type), "use vanilla");
+    const bool learned = model.position_embedding_type == types::PositionEmbedding::learned_absolute;
+    missing.when(learned, "model.position_embedding_type",
+                 setting("position_embedding_type", model.position_embedding_type), "use rope or none");
+    const bool fits = model.kv_channels % 8 == 0 && model.kv_channels <= 128;
+    missing.when(!model.multi_latent_attention && !fits, "model.kv_channels",
+                 "heads of size " + std::to_string(model.kv_channels), "use a multiple of 8 up to 128");
+}
+
+/// Kernels move eight elements at a time.
+void check_widths(const Scenario& scenario, Missing& missing) {
+    const types::Model& model = scenario.model;
+    const auto check = [&](const char* key, std::int64_t width) {
+        missing.when(width % 8 != 0, std::string{"model."} + key, setting(key, width), "choose a multiple of 8");
+    };
+    check("hidden_size", model.hidden_size);
+    check("ffn_hidden_size", model.ffn_hidden_size);
+    missing.when(padded_vocabulary(scenario) % 8 != 0, "model.make_vocab_size_divisible_by",
+                 "a vocabulary of " + std::to_string(padded_vocabulary(scenario)), "pad it to a multiple of 8");
+}
+
+void check_rest_of_model(const Scenario& scenario, Missing& missing) {
+    const types::Model& model = scenario.model;
+    const bool known = model.activation == types::Activation::swiglu || model.activation == types::Activation::gelu;
+    missing.when(!known, std::string{"model."} + std::string{types::name_of(model.activation)},
+                 "activation " + std::string{types::name_of(model.activation)}, "use swiglu or GELU");
+    missing.when(model.attention_dropout > 0, "model.attention_dropout", "attention_dropout", "set it to 0");
+    missing.when(model.hidden_dropout > 0, "model.hidden_dropout", "hidden_dropout", "set it to 0");
+    missing.when(scenario.precision != types::Precision::bf16, "precision", setting("precision", scenario.precision),
+                 "use bf16");
+}
+
+void check_optimizer(const types::Optimizer& optimizer, Missing& missing) {
+    missing.when(optimizer.optimizer != types::OptimizerKind::none, "optimizer.optimizer",
+                 setting("optimizer", optimizer.optimizer), "use none: gradients are made and nothing is updated");
+    const auto off = [&](const char* key, bool on) {
+        missing.when(on, std::string{"optimizer."} + key, std::string{key} + ": true", "leave it out");
+    };
+    off("use_distributed_optimizer", optimizer.use_distributed_optimizer);
+    off("overlap_grad_reduce", optimizer.overlap_grad_reduce);
+    off("overlap_param_gather", optimizer.overlap_param_gather);
+    off("use_precision_aware_optimizer", optimizer.use_precision_aware_optimizer);
+    off("fp8_param_gather", optimizer.fp8_param_gather);
+    off("optimizer_cpu_offload", optimizer.optimizer_cpu_offload);
+    missing.when(!optimizer.gradient_accumulation_fusion, "optimizer.gradient_accumulation_fusion",
+                 "gradient_accumulation_fusion: false", "leave it out: GEMMs add to the gradients themselves");
+}
+
+void check_recomputation(const types::Recompute& recompute, Missing& missing) {
+    using types::RecomputeModule;
+    for (const RecomputeModule module : recompute.recompute_modules) {
+        const bool known = module == RecomputeModule::core_attn || module == RecomputeModule::layernorm ||
+                           module == RecomputeModule::mlp;
+        missing.when(recompute.selects(module) && !known, "recompute.recompute_modules",
+                     "recomputation of " + std::string{types::name_of(module)}, "leave the module out");
+    }
+}
+
+}  // namespace
+
+void check_stowage_layers(const Scenario& scenario, Missing& missing) {
+    check_parallel(scenario.parallel, missing);
+    check_kind_of_model(scenario.model, missing);
+    check_attention(scenario.model, missing);
+    check_widths(scenario, missing);
+    check_rest_of_model(scenario, missing);
+    check_optimizer(scenario.optimizer, missing);
+    check_recomputation(scenario.recompute, missing);
+}
+
+}  // namespace stowage::layers
