@@ -26,7 +26,7 @@ struct Activity {
     std::uint32_t name = 0;               ///< of a kernel: where in `Recording::names`; else that of ""
     types::Nanoseconds start{};           ///< on CUPTI's clock, whose zero is long ago
     types::Nanoseconds end{};
-    types::Bytes bytes;  ///< of a copy or memset
+    types::Bytes bytes{};  ///< of a copy or memset
     std::uint32_t device = 0;
     std::uint32_t stream = 0;       ///< CUPTI's number for it
     std::uint32_t correlation = 0;  ///< of the call that issued it: all nodes of one graph launch share it

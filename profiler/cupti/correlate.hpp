@@ -27,7 +27,7 @@ struct OperationTimes {
     types::Nanoseconds first_start{};
     types::Nanoseconds last_end{};
     types::Nanoseconds busy{};  ///< the sum of its activities' durations: more than the span if they overlap
-    types::Bytes bytes;         ///< copied and set
+    types::Bytes bytes{};       ///< copied and set
     std::uint32_t kernels = 0;
     std::uint32_t copies = 0;
     std::uint32_t memsets = 0;
