@@ -1,4 +1,5 @@
 #include "executor/engine/engine.hpp"
+#include "executor/engine/gpu_version.hpp"
 
 namespace stowage::executor {
 namespace {
@@ -19,4 +20,8 @@ public:
 extern "C" __attribute__((visibility("default"))) stowage::executor::GpuVerbs* stowage_gpu_verbs() {
     static stowage::executor::RealGpuVerbs verbs;  // no state, no CUDA object
     return &verbs;
+}
+
+extern "C" __attribute__((visibility("default"))) int stowage_gpu_version() {
+    return stowage::executor::kGpuVerbsVersion;
 }
