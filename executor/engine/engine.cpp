@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "executor/cuda/check.hpp"
+#include "executor/engine/dump.hpp"
 #include "executor/engine/fenced_memory.hpp"
 #include "executor/engine/initialise.hpp"
 #include "executor/engine/out_of_memory.hpp"
@@ -185,9 +186,19 @@ void Execution::set_up() {
         parameters_, interpreter_->state(StowageState::gradients), gradient_bytes(request_.scenario),
         interpreter_->state(StowageState::losses), request_.scenario.microbatches());
     interpreter_->before_clear([this] {
-        if (digesting_) digests_->issue(machine_.main());
+        if (!digesting_) return;
+        digests_->issue(machine_.main());
+        if (request_.debug.dump && digests_->steps() == 0) dump();
     });
     machine_.synchronise_all();
+}
+
+void Execution::dump() {
+    machine_.synchronise_all();
+    write_dump(
+        *request_.debug.dump, request_,
+        {parameters_, interpreter_->state(StowageState::parameters), interpreter_->state(StowageState::gradients),
+         interpreter_->state_bytes(StowageState::gradients), losses()});
 }
 
 /// Every distinct call is made ready before anything is captured or timed.

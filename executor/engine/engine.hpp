@@ -49,6 +49,7 @@ private:
     void time_steps();
     void digest_steps();
     void profile_step();
+    void dump();
     void attribute(OperationId id, bool captured);
     void end_attribution();
     void sample(const std::string& when);

@@ -23,8 +23,9 @@ enum class AllocatorKind : std::uint8_t { caching, planned };
 struct DebugModes {
     std::optional<std::uint64_t> spin_seed;  ///< kernels that wait 0 to `longest_spin` before copies and events
     std::int64_t longest_spin_us = 5000;
-    bool poison = false;  ///< memory is full of NaN when it is allocated and after it is freed
-    bool fences = false;  ///< every buffer lies between two fences that are looked at when it is freed
+    bool poison = false;              ///< memory is full of NaN when it is allocated and after it is freed
+    bool fences = false;              ///< every buffer lies between two fences that are looked at when it is freed
+    std::optional<std::string> dump;  ///< folder for parameters, tokens, losses and gradients of the first step
 };
 
 struct ExecutionRequest {

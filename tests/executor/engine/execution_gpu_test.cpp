@@ -1,0 +1,201 @@
+// Real runs of a small model: what must be bit for bit the same is, in every way to run the same step.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
+
+#include "executor/cuda/device.hpp"
+#include "executor/engine/engine.hpp"
+#include "planner/layers/stage.hpp"
+#include "planner/program/choose_free.hpp"
+#include "scenarios/reader/scenario_reader.hpp"
+
+namespace stowage::executor {
+namespace {
+
+using types::CudaGraphImpl;
+using types::CudaGraphModule;
+using types::Module;
+using types::ModuleSet;
+
+constexpr ModuleSet kAll{Module::attn_norm, Module::qkv_linear, Module::core_attn, Module::attn_proj, Module::mlp_norm};
+
+/// Tests are carried to machines where the tree lies elsewhere.
+std::string source_folder() {
+    const char* const told = std::getenv("STOWAGE_SOURCE_DIR");
+    return told != nullptr ? told : STOWAGE_SOURCE_DIR;
+}
+
+class ExecutionGpu : public ::testing::Test {
+protected:
+    void SetUp() override {
+        const auto reason = no_device_reason();
+        if (!reason) return;
+        if (std::getenv("STOWAGE_REQUIRE_GPU") != nullptr) FAIL() << *reason;
+        GTEST_SKIP() << *reason;
+    }
+};
+
+types::Scenario tiny() { return reader::load_scenario(source_folder() + "/scenarios/dense-tiny.yaml").scenario; }
+
+/// Eight steps, each of whose gradients counts.
+ExecutionRequest request_for(types::Scenario scenario) {
+    ExecutionRequest request;
+    request.scenario = std::move(scenario);
+    request.choice.min_offloaded_tensor_size = 1024;
+    request.policy = "none";
+    request.steps = 8;
+    request.warmup_steps = 1;
+    request.digest_every_step = true;
+    request.profile = false;
+    request.gemm_table = ::testing::TempDir() + "stowage-tiny-gemms.json";
+    return request;
+}
+
+ExecutionRequest with_megatron(ExecutionRequest request) {
+    request.policy = "megatron";
+    request.choice.modules = kAll;
+    return request;
+}
+
+ExecutionRequest with_stowage(ExecutionRequest request) {
+    request.policy = "stowage";
+    request.choice.modules = kAll;
+    request.choice.free = program::choose_free(layers::build_stage(request.scenario, 0), request.choice, 1.0);
+    request.allocator = AllocatorKind::planned;
+    return request;
+}
+
+ExecutionRequest with_graphs(ExecutionRequest request, CudaGraphImpl impl, std::vector<CudaGraphModule> modules) {
+    request.scenario.cuda_graph.cuda_graph_impl = impl;
+    request.scenario.cuda_graph.cuda_graph_modules = std::move(modules);
+    return request;
+}
+
+recording::Measurement run(const ExecutionRequest& request) {
+    Execution execution(request, {});
+    execution.reach_steady();
+    execution.measure();
+    return execution.take().measurement;
+}
+
+/// Nothing offloaded, eager, caching: what all others are held against.
+const recording::Measurement& reference() {
+    static const recording::Measurement measurement = run(request_for(tiny()));
+    return measurement;
+}
+
+void expect_same_bits(const ExecutionRequest& request) {
+    const recording::Measurement measured = run(request);
+    ASSERT_EQ(measured.digested_steps, reference().digested_steps);
+    EXPECT_EQ(measured.run_digest, reference().run_digest);
+    ASSERT_EQ(measured.digests.size(), reference().digests.size());
+    for (std::size_t i = 0; i < measured.digests.size(); ++i)
+        EXPECT_EQ(measured.digests[i].value, reference().digests[i].value) << measured.digests[i].name;
+}
+
+// Weights are small and tokens are random: every token is about equally likely, so the loss is ln(4096) = 8.32.
+TEST_F(ExecutionGpu, LossOfAnUntrainedModelIsTheLogarithmOfItsVocabulary) {
+    ASSERT_EQ(reference().losses.size(), 4U);
+    for (const double loss : reference().losses) EXPECT_NEAR(loss, std::log(4096.0), 0.4);
+}
+
+TEST_F(ExecutionGpu, TheSameStepTwiceGivesTheSameBits) { expect_same_bits(request_for(tiny())); }
+
+TEST_F(ExecutionGpu, OtherDataGivesOtherBits) {
+    ExecutionRequest request = request_for(tiny());
+    request.seed = 2;
+    EXPECT_NE(run(request).run_digest, reference().run_digest);
+}
+
+TEST_F(ExecutionGpu, PlannedMemoryGivesTheSameBits) {
+    ExecutionRequest request = request_for(tiny());
+    request.allocator = AllocatorKind::planned;
+    expect_same_bits(request);
+}
+
+TEST_F(ExecutionGpu, MegatronsPolicyGivesTheSameBits) { expect_same_bits(with_megatron(request_for(tiny()))); }
+
+TEST_F(ExecutionGpu, MegatronsPolicyOnPlannedMemoryGivesTheSameBits) {
+    ExecutionRequest request = with_megatron(request_for(tiny()));
+    request.allocator = AllocatorKind::planned;
+    expect_same_bits(request);
+}
+
+TEST_F(ExecutionGpu, OurPolicyGivesTheSameBits) { expect_same_bits(with_stowage(request_for(tiny()))); }
+
+TEST_F(ExecutionGpu, SpinningCopiesAndPoisonedMemoryGiveTheSameBits) {
+    for (const std::uint64_t seed : {1U, 2U}) {
+        for (ExecutionRequest request : {with_megatron(request_for(tiny())), with_stowage(request_for(tiny()))}) {
+            request.debug.spin_seed = seed;
+            request.debug.poison = true;
+            request.debug.longest_spin_us = 1000;
+            expect_same_bits(request);
+        }
+    }
+}
+
+TEST_F(ExecutionGpu, NothingIsWrittenBesideWhatTheProgramDeclares) {
+    ExecutionRequest request = with_megatron(request_for(tiny()));
+    request.debug.fences = true;
+    expect_same_bits(request);
+}
+
+TEST_F(ExecutionGpu, WholeIterationAsOneGraphGivesTheSameBits) {
+    const ExecutionRequest plain = request_for(tiny());
+    expect_same_bits(with_graphs(plain, CudaGraphImpl::full_iteration, {}));
+    expect_same_bits(with_graphs(with_megatron(plain), CudaGraphImpl::full_iteration, {}));
+    expect_same_bits(with_graphs(with_stowage(plain), CudaGraphImpl::full_iteration, {}));
+}
+
+TEST_F(ExecutionGpu, GraphsOfLayersGiveTheSameBits) {
+    const ExecutionRequest plain = request_for(tiny());
+    for (const std::vector<CudaGraphModule>& modules : {std::vector<CudaGraphModule>{},
+                                                        {CudaGraphModule::attn},
+                                                        {CudaGraphModule::mlp},
+                                                        {CudaGraphModule::attn, CudaGraphModule::mlp}})
+        expect_same_bits(with_graphs(plain, CudaGraphImpl::transformer_engine, modules));
+}
+
+TEST_F(ExecutionGpu, GraphsOfAttentionWithOffloadingInThemGiveTheSameBits) {
+    ExecutionRequest request = with_megatron(request_for(tiny()));
+    request.choice.modules = {Module::core_attn, Module::attn_proj};
+    expect_same_bits(with_graphs(request, CudaGraphImpl::transformer_engine, {CudaGraphModule::attn}));
+}
+
+TEST_F(ExecutionGpu, MemoryDoesNotGrowOverTenThousandReplays) {
+    ExecutionRequest request = with_graphs(with_stowage(request_for(tiny())), CudaGraphImpl::full_iteration, {});
+    request.digest_every_step = false;
+    request.steps = 10'000;
+    const recording::Measurement measured = run(request);
+    ASSERT_GE(measured.memory.size(), 2U);
+    const Bytes before = measured.memory[measured.memory.size() - 2].driver_used;
+    EXPECT_EQ(measured.memory.back().driver_used.count, before.count);
+}
+
+// The timeline has every kernel of the step, and every operation that computes has a time.
+TEST_F(ExecutionGpu, AProfiledStepHasATimeForEveryOperation) {
+    for (ExecutionRequest request :
+         {with_megatron(request_for(tiny())),
+          with_graphs(with_stowage(request_for(tiny())), CudaGraphImpl::full_iteration, {}),
+          with_graphs(request_for(tiny()), CudaGraphImpl::transformer_engine, {CudaGraphModule::attn})}) {
+        request.digest_every_step = false;
+        request.profile = true;
+        Execution execution(request, {});
+        execution.reach_steady();
+        execution.measure();
+        const ExecutionResult result = execution.take();
+        ASSERT_TRUE(result.measurement.profile);
+        EXPECT_EQ(result.measurement.profile->dropped_records, 0);
+        std::int64_t operations = 0;
+        for (const recording::LabelTime& label : result.measurement.profile->labels) operations += label.operations;
+        // Four layers of 4 microbatches launch at least 8 kernels forward and 12 backward each.
+        EXPECT_GE(operations, 4 * 4 * 20) << result.measurement.graphs;
+        EXPECT_EQ(static_cast<std::int64_t>(result.timeline.entries.size()), operations);
+    }
+}
+
+}  // namespace
+}  // namespace stowage::executor
