@@ -1,0 +1,153 @@
+"""Does one step of a dumped model in PyTorch and compares losses and gradients with the executor's.
+
+    stowage execute scenarios/dense-tiny.yaml --dump FOLDER
+    python3 tests/executor/pytorch_reference.py FOLDER
+
+The dump holds parameters, tokens, losses and main gradients of step 0 (executor/engine/dump.hpp). Two references are
+made: one in fp32 and one in bf16 as PyTorch rounds it. Judged by: the executor's distance from the fp32 reference may be
+at most twice what PyTorch's own bf16 run has (both round as they go, in different places), and losses agree within
+0.5 %. Exits with 0 if so, 1 if not, 77 if PyTorch is missing (says so), 2 for a wrong command line.
+"""
+
+import json
+import pathlib
+import sys
+
+try:
+    import numpy
+    import torch
+    from torch.nn import functional
+except ImportError as missing:
+    print(f"not compared: {missing.name} is not installed here")
+    sys.exit(77)
+
+EPSILON = 1e-5
+ROTARY_BASE = 10000.0
+
+
+class Dump:
+    def __init__(self, folder):
+        self.step = json.loads((folder / "step.json").read_text())
+        self.tokens = self.integers(folder / "tokens.bin")
+        self.labels = self.integers(folder / "labels.bin")
+        self.parameters = self.tensors(folder / "parameters.bin", 2)
+        self.gradients = self.tensors(folder / "gradients.bin", self.step["gradient_bytes"])
+
+    def integers(self, path):
+        values = torch.from_numpy(numpy.fromfile(path, dtype=numpy.int32).astype(numpy.int64))
+        # By microbatch; a row is place * sequences + sequence.
+        return values.reshape(self.step["microbatches"], self.step["sequence"], self.step["micro_batch_size"])
+
+    def tensors(self, path, size):
+        raw = torch.from_numpy(numpy.fromfile(path, dtype=numpy.int16 if size == 2 else numpy.float32))
+        values = raw.view(torch.bfloat16) if size == 2 else raw
+        return {
+            one["name"]: values[one["place"] : one["place"] + int(numpy.prod(one["shape"]))].reshape(one["shape"]).clone()
+            for one in self.step["parameters"]
+        }
+
+
+class Model:
+    """The layers of implementation stowage, in plain PyTorch. Activations are [sequence, sequences, width]."""
+
+    def __init__(self, step, parameters):
+        self.step = step
+        self.parameters = parameters
+
+    def norm(self, name, x):
+        weight = self.parameters[name + ".weight"]
+        if self.step["layer_norm"]:
+            return functional.layer_norm(x, x.shape[-1:], weight, self.parameters[name + ".bias"], EPSILON)
+        wide = x.float()
+        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + EPSILON)).to(x.dtype) * weight
+
+    def linear(self, name, x):
+        return functional.linear(x, self.parameters[name + ".weight"], self.parameters.get(name + ".bias"))
+
+    def rotate(self, heads):
+        """heads: [s, b, h, d]; pairs (i, i + d/2)."""
+        half = heads.shape[-1] // 2
+        places = torch.arange(heads.shape[0], device=heads.device, dtype=torch.float32)
+        rates = ROTARY_BASE ** (-torch.arange(half, device=heads.device, dtype=torch.float32) / half)
+        angles = (places[:, None] * rates[None, :])[:, None, None, :]
+        first, second = heads[..., :half].float(), heads[..., half:].float()
+        cos, sin = angles.cos(), angles.sin()
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).to(heads.dtype)
+
+    def attention(self, packed):
+        heads, groups, size = (self.step[key] for key in ("heads", "groups", "head_size"))
+        s, b = packed.shape[:2]
+        query, key, value = packed.split([heads * size, groups * size, groups * size], -1)
+        query, key, value = (t.reshape(s, b, -1, size) for t in (query, key, value))
+        if self.step["rotary"]:
+            query, key = self.rotate(query), self.rotate(key)
+        key, value = (t.repeat_interleave(heads // groups, 2) for t in (key, value))
+        query, key, value = (t.permute(1, 2, 0, 3) for t in (query, key, value))
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return mixed.permute(2, 0, 1, 3).reshape(s, b, heads * size)
+
+    def activation(self, g):
+        if not self.step["gated"]:
+            return functional.gelu(g)
+        gate, value = g.chunk(2, -1)
+        return functional.silu(gate) * value
+
+    def layer(self, prefix, x):
+        packed = self.linear(prefix + "qkv_linear", self.norm(prefix + "attn_norm", x))
+        x = x + self.linear(prefix + "attn_proj", self.attention(packed))
+        hidden = self.activation(self.linear(prefix + "mlp_fc1", self.norm(prefix + "mlp_norm", x)))
+        return x + self.linear(prefix + "mlp_fc2", hidden)
+
+    def loss(self, tokens, labels):
+        x = functional.embedding(tokens, self.parameters["embedding.word_embeddings.weight"])
+        for number in range(self.step["layers"]):
+            x = self.layer(f"layers.{number}.", x)
+        logits = self.linear("output_layer", self.norm("final_norm", x))
+        return functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
+
+
+def run(dump, precision, device):
+    parameters = {name: value.to(device, precision).requires_grad_() for name, value in dump.parameters.items()}
+    model = Model(dump.step, parameters)
+    sums = {name: torch.zeros(value.shape, dtype=torch.float32, device=device) for name, value in parameters.items()}
+    losses = []
+    for tokens, labels in zip(dump.tokens.to(device), dump.labels.to(device)):
+        loss = model.loss(tokens, labels)
+        loss.backward()
+        losses.append(loss.item())
+        for name, value in parameters.items():
+            sums[name] += value.grad.float()
+            value.grad = None
+    return losses, sums
+
+
+def distance(left, right):
+    return ((left - right).norm() / right.norm().clamp_min(1e-30)).item()
+
+
+def main():
+    if len(sys.argv) != 2:
+        print(__doc__)
+        return 2
+    dump = Dump(pathlib.Path(sys.argv[1]))
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.backends.cuda.matmul.allow_tf32 = False
+    exact_losses, exact = run(dump, torch.float32, device)
+    _, rounded = run(dump, torch.bfloat16, device)
+    good = True
+    for ours, theirs in zip(dump.step["losses"], exact_losses):
+        good = good and abs(ours - theirs) <= 0.005 * abs(theirs)
+    print("losses  ", dump.step["losses"], "\nPyTorch ", exact_losses)
+    print(f"{'gradient':40s} {'executor':>10s} {'PyTorch bf16':>13s}   (distance from fp32, relative)")
+    for name, expected in exact.items():
+        ours = distance(dump.gradients[name].to(device).float(), expected)
+        theirs = distance(rounded[name], expected)
+        fits = ours <= 2 * theirs + 1e-3
+        good = good and fits
+        print(f"{name:40s} {ours:10.5f} {theirs:13.5f} {'' if fits else '  TOO FAR'}")
+    print("agrees" if good else "DISAGREES")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
