@@ -61,10 +61,12 @@ void AttentionHalf::project_to_packed() {
     ScriptBuilder& script = writer_.script;
     script.part(Part::attn_norm);
     script.start(Module::attn_norm);
-    if (!norm_saves_.again()) script.start(Module::qkv_linear);
-    norm_saves_.forward(kInput, Module::attn_norm, Module::qkv_linear);
+    norm_saves_.forward(kInput, Module::attn_norm);
+    script.commit(Module::attn_norm);
     script.part(Part::qkv_linear);
+    if (!norm_saves_.again()) script.start(Module::qkv_linear);
     writer_.run_linear(qkv_, reads(norm_.output), packed_);
+    norm_saves_.save_output(Module::qkv_linear);
     if (!norm_saves_.again()) script.commit(Module::qkv_linear);
     script.drop(norm_.output);
 }
@@ -121,8 +123,7 @@ void AttentionHalf::forward(Slot output) {
     rotate(Call::rotary_forward, "rotary.forward", packed_);
     attend();
     project(output);
-    writer_.script.part(Part::attn_norm);
-    writer_.script.commit(Module::attn_norm, {kInput});
+    writer_.script.drop(kInput);
 }
 
 // ------------------------------------------------------------------------------------------------------------ backward
@@ -189,6 +190,12 @@ Slot AttentionHalf::attention_backward(Slot output_gradient) {
     return packed_gradient;
 }
 
+void AttentionHalf::norm_again() {
+    writer_.script.part(Part::attn_norm);
+    writer_.script.commit(Module::attn_norm);
+    norm_saves_.remake();
+}
+
 /// Drops `packed_gradient`; returns the gradient of the norm's output.
 Slot AttentionHalf::packed_backward(Slot packed_gradient) {
     ScriptBuilder& script = writer_.script;
@@ -196,7 +203,8 @@ Slot AttentionHalf::packed_backward(Slot packed_gradient) {
     script.part(Part::qkv_linear);
     if (!norm_saves_.again()) script.commit(Module::qkv_linear);
     const Slot normed_gradient = writer_.input_gradient(qkv_, reads(packed_gradient));
-    norm_saves_.remake();
+    if (norm_saves_.again()) norm_again();
+    script.part(Part::qkv_linear);
     writer_.weight_gradient(qkv_, reads(packed_gradient), norm_saves_.output());
     norm_saves_.forget_output();
     script.drop(packed_gradient);
@@ -206,12 +214,11 @@ Slot AttentionHalf::packed_backward(Slot packed_gradient) {
 
 void AttentionHalf::backward(Slot gradient) {
     ScriptBuilder& script = writer_.script;
-    script.part(Part::attn_norm);
-    script.commit(Module::attn_norm);
     const Slot output_gradient = projection_backward(gradient);
     const Slot packed_gradient = attention_backward(output_gradient);
     const Slot normed_gradient = packed_backward(packed_gradient);
     script.part(Part::attn_norm);
+    if (!norm_saves_.again()) script.commit(Module::attn_norm);
     norm_saves_.backward({normed_gradient, gradient, kGradInput});
     script.drop(normed_gradient);
     script.drop(gradient);

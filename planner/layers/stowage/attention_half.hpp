@@ -5,8 +5,10 @@
 //
 // One packed tensor [s, b, (heads + 2 groups) size] carries query, key and value, in that order: rotated in place,
 // read by attention, saved whole in the group core_attn. Attention's output is saved once, in the group attn_proj, and
-// attention's backward reads it there. The half's input is saved in attn_norm, which is committed when the residual has
-// been added, since a commit empties it.
+// attention's backward reads it there. The half's input is saved in attn_norm. That group is committed behind the norm
+// and empties nothing: the input lives until the residual has been added. So groups close in the order in which they
+// open, and the backward wants them in the reverse order; nested ones would have the hooks of Megatron's manager wait
+// for a group before it is fetched, that is, not at all.
 //
 // Recomputation: `layernorm` makes the norm's output again for the qkv linear's weight gradient and saves nothing of
 // it: there is no group qkv_linear. `core_attn` runs attention again before its output is needed and saves neither
@@ -25,7 +27,7 @@ public:
     /// Declares parameters and tensors. Keeps a reference to the writer.
     explicit AttentionHalf(StowageWriter& writer);
 
-    /// kInput -> `output`, allocated. kInput is not dropped.
+    /// kInput -> `output`, allocated. Drops kInput.
     void forward(Slot output);
     /// `gradient` of the forward's output -> kGradInput. Drops `gradient`.
     void backward(Slot gradient);
@@ -37,6 +39,7 @@ private:
     void attend();
     void project(Slot output);
     void attend_again();
+    void norm_again();
     Slot projection_backward(Slot gradient);
     Slot attention_backward(Slot output_gradient);
     Slot packed_backward(Slot packed_gradient);

@@ -25,7 +25,9 @@ void MlpHalf::forward(Slot input) {
     const Dimensions& dim = writer_.dim;
     script.part(Part::mlp_norm);
     script.start(Module::mlp_norm);
-    norm_saves_.forward(input, Module::mlp_norm, std::nullopt);
+    norm_saves_.forward(input, Module::mlp_norm);
+    script.commit(Module::mlp_norm);
+    norm_saves_.save_output(std::nullopt);
     script.part(Part::mlp_fc1);
     writer_.run_linear(fc1_, reads(norm_.output), expanded_);
     script.drop(norm_.output);
@@ -38,13 +40,17 @@ void MlpHalf::forward(Slot input) {
     script.part(Part::mlp_fc2);
     writer_.run_linear(fc2_, reads(activated_), kOutput, reads(input));
     script.drop(activated_);
-    script.part(Part::mlp_norm);
-    script.commit(Module::mlp_norm, {input});
+}
+
+void MlpHalf::norm_again() {
+    writer_.script.part(Part::mlp_norm);
+    writer_.script.commit(Module::mlp_norm);
+    norm_saves_.remake();
 }
 
 void MlpHalf::run_fc1_again() {
     ScriptBuilder& script = writer_.script;
-    norm_saves_.remake();
+    norm_again();
     script.part(Part::mlp_fc1);
     script.phase(Phase::recompute);
     writer_.run_linear(fc1_, norm_saves_.output(), expanded_);
@@ -81,7 +87,8 @@ Slot MlpHalf::fc1_backward(Slot gradient) {
     ScriptBuilder& script = writer_.script;
     script.part(Part::mlp_fc1);
     const Slot normed_gradient = writer_.input_gradient(fc1_, reads(gradient));
-    if (!fc1_again_) norm_saves_.remake();
+    if (norm_saves_.again() && !fc1_again_) norm_again();
+    script.part(Part::mlp_fc1);
     writer_.weight_gradient(fc1_, reads(gradient), norm_saves_.output());
     norm_saves_.forget_output();
     script.drop(gradient);
@@ -90,12 +97,11 @@ Slot MlpHalf::fc1_backward(Slot gradient) {
 
 void MlpHalf::backward(Slot grad_input) {
     ScriptBuilder& script = writer_.script;
-    script.part(Part::mlp_norm);
-    script.commit(Module::mlp_norm);
     if (fc1_again_) run_fc1_again();
     const Slot gradient = activation_backward();
     const Slot normed_gradient = fc1_backward(gradient);
     script.part(Part::mlp_norm);
+    if (!norm_saves_.again()) script.commit(Module::mlp_norm);
     norm_saves_.backward({normed_gradient, kGradOutput, grad_input});
     script.drop(normed_gradient);
     script.drop(kGradOutput);

@@ -2,10 +2,10 @@
 
 // The feed-forward half of stowage's layer: norm, fc1, SwiGLU or GELU, fc2 with the residual added in it.
 //
-// Saved: the half's input in the group mlp_norm (committed when the residual has been added), and outside of any group
-// the norm's output and statistics and fc1's output. The activation is not: the kernel that makes fc1's gradient makes
-// it again beside, at the cost of writing it. Recomputation: `layernorm` saves nothing of the norm; `mlp` saves the
-// half's input alone and begins the backward with norm and fc1.
+// Saved: the half's input in the group mlp_norm, and outside of any group the norm's output and statistics and fc1's
+// output. The input itself lives until the residual has been added. The activation is not: the kernel that makes fc1's
+// gradient makes it again beside, at the cost of writing it. Recomputation: `layernorm` saves nothing of the norm;
+// `mlp` saves the half's input alone and begins the backward with norm and fc1.
 //
 // Tested by: tests/planner/layers/stowage_layers_test.cpp.
 
@@ -25,6 +25,7 @@ public:
 
 private:
     [[nodiscard]] CallSizes activation_sizes() const;
+    void norm_again();
     void run_fc1_again();
     /// Returns the gradient of fc1's output.
     Slot activation_backward();

@@ -2,17 +2,20 @@
 
 namespace stowage::layers {
 
-void NormSaves::forward(Slot input, std::optional<Module> group, std::optional<Module> output_group) {
+void NormSaves::forward(Slot input, std::optional<Module> group) {
     ScriptBuilder& script = writer_.script;
     writer_.run_norm(norm_, reads(input));
     input_ = script.save(input, group);
     if (!again_) {
         rstd_ = script.save(norm_.rstd);
         if (norm_.mean) mean_ = script.save(*norm_.mean);
-        output_ = script.save(norm_.output, output_group);
     }
     script.drop(norm_.rstd);
     if (norm_.mean) script.drop(*norm_.mean);
+}
+
+void NormSaves::save_output(std::optional<Module> group) {
+    if (!again_) output_ = writer_.script.save(norm_.output, group);
 }
 
 void NormSaves::remake() {

@@ -16,9 +16,10 @@ public:
         : writer_(writer), norm_(norm), again_(again) {}
 
     [[nodiscard]] bool again() const { return again_; }
-    /// The forward; saves what is needed. The variable of the output stays. `group` is the input's, `output_group` the
-    /// output's.
-    void forward(Slot input, std::optional<Module> group, std::optional<Module> output_group);
+    /// The forward; saves the input in `group`, and the statistics. The variable of the output stays.
+    void forward(Slot input, std::optional<Module> group);
+    /// Saves the output in `group`, unless it is made again.
+    void save_output(std::optional<Module> group);
     /// In the backward, before `output`: runs the norm again where its output was not saved.
     void remake();
     /// The output for a kernel of the backward, there until `forget_output`.

@@ -77,7 +77,8 @@ public:
     void forward() {
         ScriptBuilder& script = writer_.script;
         script.begin_forward(Part::final_norm);
-        norm_saves_.forward(kInput, std::nullopt, std::nullopt);
+        norm_saves_.forward(kInput, std::nullopt);
+        norm_saves_.save_output(std::nullopt);
         script.part(Part::output_layer);
         writer_.run_linear(output_, reads(norm_.output), logits_);
         script.drop(norm_.output);

@@ -16,9 +16,8 @@ LayerScript stowage_layer(const Dimensions& dimensions, const types::Scenario& s
     script.edge(GraphEdge::mixer);
     mlp.forward(middle);
     script.drop(middle);
-    script.drop(kInput);
 
-    script.begin_backward(Part::mlp_norm);
+    script.begin_backward(Part::mlp_fc2);
     const Slot gradient = script.tensor("residual.attention_gradient", dimensions.hidden_shape());
     mlp.backward(gradient);
     script.edge(GraphEdge::mixer);

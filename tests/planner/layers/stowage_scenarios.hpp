@@ -1,0 +1,17 @@
+#pragma once
+
+#include "scenarios/types/scenario.hpp"
+
+namespace stowage::layers::testing {
+
+/// Implementation `stowage`, four microbatches, optimizer none; sizes that no two tensors of a layer share, so that a
+/// wrong operand has wrong bytes.
+///
+/// Layers alone: 4 layers, h 384, 6 heads of 56, SwiGLU of width 1000, 2 x 320 tokens; RMSNorm, no positions.
+types::Scenario bare_stack();
+/// The same with embedding and output layer over 1000 tokens (padded to 1024), LayerNorm, GELU, biases.
+types::Scenario plain_gpt();
+/// With 2 groups of keys and rotary positions instead, SwiGLU, RMSNorm, gradients in bf16.
+types::Scenario grouped_gpt();
+
+}  // namespace stowage::layers::testing

@@ -1,0 +1,239 @@
+#include "tests/support/work_checker.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+
+namespace stowage::tests {
+namespace {
+
+using layers::Access;
+using layers::Call;
+using layers::CallSizes;
+using program::BufferRef;
+using program::Instance;
+using program::Operation;
+using program::OperationKind;
+using program::StepProgram;
+using program::Work;
+using Operands = std::vector<ExpectedOperand>;
+
+constexpr std::int64_t kUnknown = -1;
+
+ExpectedOperand in(std::int64_t bytes) { return {Access::read, bytes}; }
+ExpectedOperand out(std::int64_t bytes) { return {Access::write, bytes}; }
+ExpectedOperand both(std::int64_t bytes) { return {Access::read_write, bytes}; }
+
+/// Sizes of operands in bytes.
+struct Lengths {
+    explicit Lengths(const CallSizes& s)
+        : rows(4 * s.rows),
+          columns(2 * s.columns),
+          matrix(2 * s.rows * s.columns),
+          input(2 * s.rows * s.depth),
+          weight(2 * s.columns * s.depth),
+          gradient(s.gradient_type == types::DataType::fp32 ? 2 : 1),
+          packed(2 * s.rows * (s.heads + 2 * s.groups) * s.head_size),
+          heads(2 * s.rows * s.heads * s.head_size),
+          statistics(4 * s.batch * s.heads * s.sequence),
+          partial(4 * layers::norm_partials(s.rows)) {}
+    std::int64_t rows, columns, matrix, input, weight, gradient, packed, heads, statistics, partial;
+};
+
+Operands norm_forward(const CallSizes& s, const Lengths& n) {
+    Operands list{in(n.matrix), in(n.columns)};
+    if (s.layer_norm) list.push_back(in(n.columns));
+    list.insert(list.end(), {out(n.matrix), out(n.rows)});
+    if (s.layer_norm) list.push_back(out(n.rows));
+    return list;
+}
+
+Operands norm_backward(const CallSizes& s, const Lengths& n) {
+    Operands list{in(n.matrix), in(n.columns), in(n.rows)};
+    if (s.layer_norm) list.push_back(in(n.rows));
+    list.push_back(in(n.matrix));
+    if (s.has_addend) list.push_back(in(n.matrix));
+    list.insert(list.end(), {out(n.matrix), both(n.gradient * n.columns)});
+    if (s.layer_norm) list.push_back(both(n.gradient * n.columns));
+    list.push_back(out((s.layer_norm ? 2 : 1) * n.partial * s.columns));
+    return list;
+}
+
+Operands linear_forward(const CallSizes& s, const Lengths& n) {
+    Operands list{in(n.input), in(n.weight)};
+    if (s.has_bias) list.push_back(in(n.columns));
+    if (s.has_addend) list.push_back(in(n.matrix));
+    list.insert(list.end(), {out(n.matrix), out(s.workspace_bytes)});
+    return list;
+}
+
+/// Whose kernels an operation without work may be: none of the layers'.
+bool needs_work(const Operation& operation) {
+    return operation.kind == OperationKind::compute || operation.kind == OperationKind::copy;
+}
+
+class Checker {
+public:
+    explicit Checker(const StepProgram& program) : program_(program) {}
+
+    void stage(program::RunStage stage) {
+        for (const Instance& instance : program_.instances(stage))
+            for (const Operation& operation : program_.bodies[index(instance.body)].operations)
+                step(instance, operation);
+    }
+
+    WorkFacts take() { return std::move(facts_); }
+
+private:
+    [[nodiscard]] std::uint32_t frame_of(const Instance& instance, program::Scope scope) const {
+        if (scope == program::kGraphScope) return program_.graph_frame;
+        return program_.scope_frames[instance.frames_begin + scope];
+    }
+    [[nodiscard]] std::uint32_t slot_of(const Instance& instance, program::Scope scope, std::uint32_t slot) const {
+        return program_.frame_slots[frame_of(instance, scope)] + slot;
+    }
+
+    void step(const Instance& instance, const Operation& operation) {
+        switch (operation.kind) {
+            case OperationKind::allocate:
+            case OperationKind::pinned_acquire: {
+                const std::uint32_t slot = slot_of(instance, operation.scope, operation.slot);
+                live_[slot] = operation.bytes.count;
+                written_.erase(slot);
+                break;
+            }
+            case OperationKind::free:
+            case OperationKind::pinned_release: live_.erase(slot_of(instance, operation.scope, operation.slot)); break;
+            case OperationKind::compute:
+            case OperationKind::copy:
+            case OperationKind::peer_transfer: work(instance, operation); break;
+            default: break;
+        }
+    }
+
+    void work(const Instance& instance, const Operation& operation) {
+        if (operation.slot == 0) {
+            if (needs_work(operation)) problem(instance, operation, "has no work");
+            return;
+        }
+        ++facts_.checked;
+        const Work& work = program_.works[operation.slot];
+        Operands expected = expected_operands(work.call, work.sizes);
+        if (work.call == Call::copy) expected = {in(operation.bytes.count), out(operation.bytes.count)};
+        if (expected.size() != work.buffers.size())
+            return problem(instance, operation, "has " + std::to_string(work.buffers.size()) + " operands");
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+            const std::string place = "operand " + std::to_string(i);
+            if (work.buffers[i].access != expected[i].access) problem(instance, operation, place + ": wrong access");
+            operand(instance, operation, work.buffers[i], expected[i].bytes, place);
+        }
+        for (const BufferRef& buffer : work.buffers)
+            if (buffer.access != Access::read && buffer.space == BufferRef::Space::frame)
+                written_.insert(slot_of(instance, buffer.scope, buffer.slot));
+    }
+
+    void operand(const Instance& instance, const Operation& operation, const BufferRef& buffer, std::int64_t bytes,
+                 const std::string& place) {
+        switch (buffer.space) {
+            case BufferRef::Space::frame: return tensor(instance, operation, buffer, bytes, place);
+            case BufferRef::Space::parameter: return parameter(instance, operation, buffer, bytes / 2, place);
+            case BufferRef::Space::gradient: {
+                const auto type = program_.works[operation.slot].sizes.gradient_type;
+                return parameter(instance, operation, buffer, bytes / types::size_of(type), place);
+            }
+            case BufferRef::Space::state: return state(instance, operation, buffer, bytes, place);
+            case BufferRef::Space::graph_input:
+            case BufferRef::Space::graph_gradient: return problem(instance, operation, place + " is a graph's");
+        }
+    }
+
+    void tensor(const Instance& instance, const Operation& operation, const BufferRef& buffer, std::int64_t bytes,
+                const std::string& place) {
+        const std::uint32_t slot = slot_of(instance, buffer.scope, buffer.slot);
+        const auto held = live_.find(slot);
+        if (held == live_.end()) return problem(instance, operation, place + " is not allocated");
+        if (bytes != kUnknown && held->second != bytes)
+            problem(instance, operation,
+                    place + " has " + std::to_string(held->second) + " bytes, expected " + std::to_string(bytes));
+        if (buffer.access != Access::write && !written_.contains(slot))
+            problem(instance, operation, place + " is read and was never written");
+    }
+
+    /// A place is a multiple of 128 elements, and the next one follows the parameter's end.
+    void parameter(const Instance& instance, const Operation& operation, const BufferRef& buffer, std::int64_t elements,
+                   const std::string& place) {
+        const std::size_t number = program_.frame_parameters[frame_of(instance, buffer.scope)] + buffer.slot;
+        if (number >= program_.parameter_places.size())
+            return problem(instance, operation, place + " is no parameter of the rank");
+        const std::int64_t begin = program_.parameter_places[number];
+        const std::int64_t end = number + 1 < program_.parameter_places.size()
+                                     ? program_.parameter_places[number + 1]
+                                     : live_.at(program_.frame_slots[program_.persistent_frames]) / 2;
+        if (begin % 128 != 0 || end - begin < elements || end - begin >= elements + 128)
+            problem(instance, operation,
+                    place + " is a parameter of " + std::to_string(end - begin) + " elements, expected " +
+                        std::to_string(elements));
+    }
+
+    void state(const Instance& instance, const Operation& operation, const BufferRef& buffer, std::int64_t bytes,
+               const std::string& place) {
+        const auto held = live_.find(program_.frame_slots[program_.persistent_frames] + buffer.slot);
+        if (held == live_.end()) return problem(instance, operation, place + " is no state of the rank");
+        if (bytes > held->second) problem(instance, operation, place + " is longer than the state");
+    }
+
+    void problem(const Instance& instance, const Operation& operation, const std::string& what) {
+        if (facts_.problems.size() >= 20) return;
+        facts_.problems.push_back(program_.bodies[index(instance.body)].name + ": " +
+                                  program_.labels[operation.detail] + ": " + what);
+    }
+
+    const StepProgram& program_;
+    std::map<std::uint32_t, std::int64_t> live_;  ///< bytes by slot, on the device or pinned
+    std::set<std::uint32_t> written_;
+    WorkFacts facts_;
+};
+
+}  // namespace
+
+std::vector<ExpectedOperand> expected_operands(const Call& call, const CallSizes& s) {
+    const Lengths n(s);
+    const std::int64_t expanded = (s.gated ? 2 : 1) * n.matrix;
+    switch (call) {
+        case Call::none:
+        case Call::copy: return {};
+        case Call::load_tokens: return {out(n.rows)};
+        case Call::load_hidden: return {out(n.matrix)};
+        case Call::embedding_forward: return {in(n.rows), in(n.weight), out(n.matrix)};
+        case Call::embedding_backward: return {in(n.rows), in(n.matrix), both(n.gradient * n.weight)};
+        case Call::norm_forward: return norm_forward(s, n);
+        case Call::norm_backward: return norm_backward(s, n);
+        case Call::linear_forward: return linear_forward(s, n);
+        case Call::linear_input_gradient: return {in(n.matrix), in(n.weight), out(n.input), out(s.workspace_bytes)};
+        case Call::linear_weight_gradient:
+            return {in(n.matrix), in(n.input), both(n.gradient * n.weight), out(s.workspace_bytes)};
+        case Call::bias_gradient: return {in(n.matrix), both(n.gradient * n.columns), out(n.partial * s.columns)};
+        case Call::rotary_forward:
+        case Call::rotary_backward: return {both(n.packed), in(4 * s.sequence * s.head_size)};
+        case Call::attention_forward: return {in(n.packed), out(n.heads), out(n.statistics), out(s.workspace_bytes)};
+        case Call::attention_backward:
+            return {in(n.packed), in(n.heads), in(n.statistics), in(n.heads), out(n.packed), out(s.workspace_bytes)};
+        case Call::activation_forward: return {in(expanded), out(n.matrix)};
+        case Call::activation_backward: return {in(expanded), in(n.matrix), out(expanded), out(n.matrix)};
+        case Call::cross_entropy_forward: return {in(n.matrix), in(n.rows), out(n.rows), out(4)};
+        case Call::cross_entropy_backward: return {both(n.matrix), in(n.rows), in(n.rows)};
+        case Call::mean_square_forward: return {in(n.matrix), out(4), out(n.partial)};
+        case Call::mean_square_backward: return {in(n.matrix), out(n.matrix)};
+        case Call::clear: return {out(s.rows)};
+    }
+    return {};
+}
+
+WorkFacts check_work(const StepProgram& program, const std::vector<program::RunStage>& run) {
+    Checker checker(program);
+    for (const program::RunStage stage : run) checker.stage(stage);
+    return checker.take();
+}
+
+}  // namespace stowage::tests
