@@ -159,17 +159,19 @@ BufferRef BodyWriter::buffer_of(const layers::CallOperand& operand) const {
     return buffer;
 }
 
-/// What a layer makes for its neighbour lies in that one's frame.
+/// What a layer makes for its neighbour lies in that one's frame; what a graph is given, in its own buffers.
 BufferRef BodyWriter::buffer_of(Slot slot) const {
+    if (has_work_ && side_ == Side::captured && inside_)
+        if (const std::optional<BufferRef> given = given_to_graph(slot)) return *given;
     if (slot == layers::kOutput) return {.scope = kNeighbourFrame, .slot = slot_number(layers::kInput)};
     if (slot == layers::kGradInput) return {.scope = kNeighbourFrame, .slot = slot_number(layers::kGradOutput)};
     return {.slot = slot_number(slot)};
 }
 
-std::uint32_t BodyWriter::copy_work(BufferRef from, BufferRef to) {
+std::uint32_t BodyWriter::copy_work(BufferRef from, BufferRef to, Bytes bytes) {
     if (!has_work_ || silent_ || hidden_) return 0;
     to.access = layers::Access::write;
-    return builder_.work({layers::Call::copy, {}, {from, to}});
+    return builder_.work({layers::Call::copy, {.rows = bytes.count}, {from, to}});
 }
 
 void BodyWriter::collective(const layers::Collective& collective) {

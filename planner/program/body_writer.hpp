@@ -53,8 +53,9 @@ private:
     void save(layers::SavedIndex saved);
     void forward_captured();
     void backward_captured(const BackwardDecisions& decisions);
-    void launch(const std::vector<Bytes>& copies, layers::Phase phase);
-    [[nodiscard]] std::vector<Bytes> graph_inputs() const;
+    void launch(const std::vector<layers::Slot>& inputs, layers::Phase phase);
+    [[nodiscard]] std::vector<layers::Slot> graph_inputs() const;
+    [[nodiscard]] std::optional<BufferRef> given_to_graph(layers::Slot slot) const;
     [[nodiscard]] bool in_place_input() const;
     [[nodiscard]] bool movable_memory(layers::Slot slot) const;
     void common_step(const layers::Step& step);
@@ -64,7 +65,8 @@ private:
     [[nodiscard]] std::uint32_t work_of(const layers::KernelCall& call);
     [[nodiscard]] BufferRef buffer_of(const layers::CallOperand& operand) const;
     [[nodiscard]] BufferRef buffer_of(layers::Slot slot) const;
-    [[nodiscard]] std::uint32_t copy_work(BufferRef from, BufferRef to);
+    /// `bytes`: what a copying kernel moves; of a copy operation its own bytes count.
+    [[nodiscard]] std::uint32_t copy_work(BufferRef from, BufferRef to, Bytes bytes = {});
     void collective(const layers::Collective& collective);
     void join_collectives();
     void commit_forward(const layers::Step& step, const ForwardDecisions& decisions);
@@ -108,6 +110,8 @@ private:
     std::vector<layers::Slot> outputs_;  ///< of the graph: held until its backward is captured
     std::vector<Operation> after_capture_;
     GraphSurface surface_;
+    std::vector<layers::Slot> graph_inputs_;     ///< what its forward was given
+    std::vector<layers::Slot> graph_gradients_;  ///< and its backward
     std::size_t launched_at_ = 0;
     bool output_captured_ = false;
     bool released_static_ = false;

@@ -9,8 +9,10 @@
 // Source: Transformer Engine, pytorch/graph.py (make_graphed_callables with _order), re-described.
 
 #include <algorithm>
+#include <utility>
 
 #include "planner/program/body_writer.hpp"
+#include "scenarios/types/check.hpp"
 
 namespace stowage::program {
 
@@ -22,44 +24,67 @@ void BodyWriter::enter_step(const layers::StepRange& captured, std::size_t step)
     hidden_ = (side_ == Side::captured && !inside_) || (side_ == Side::outside && inside_);
     if (!inside_ || was_inside || step != captured.begin) return;
     const layers::Phase phase = backward_ ? layers::Phase::backward : layers::Phase::forward;
-    std::vector<Bytes>& surface = backward_ ? surface_.gradients : surface_.inputs;
-    surface = graph_inputs();
-    if (side_ == Side::outside) launch(surface, phase);
+    std::vector<Slot>& given = backward_ ? graph_gradients_ : graph_inputs_;
+    given = graph_inputs();
+    std::vector<Bytes>& sizes = backward_ ? surface_.gradients : surface_.inputs;
+    sizes.clear();
+    for (const Slot slot : given) sizes.push_back(script_.tensors[layers::index(slot)].bytes());
+    if (side_ == Side::outside) launch(given, phase);
     if (side_ == Side::captured) emit({.kind = OperationKind::graph_begin});
 }
 
 /// What lives outside the graph and is held by variables: into a forward the layer's input, or what the part before the
 /// graph made of it; into a backward the gradients so far.
-std::vector<Bytes> BodyWriter::graph_inputs() const {
+std::vector<Slot> BodyWriter::graph_inputs() const {
     const Slot end = backward_ ? script_.graph_gradient : script_.graph_input;
-    if (backward_ ? graphs_->takes_gradient : graphs_->takes_input)
-        return {script_.tensors[layers::index(end)].bytes()};
-    std::vector<Bytes> inputs;
+    if (backward_ ? graphs_->takes_gradient : graphs_->takes_input) return {end};
+    std::vector<Slot> inputs;
     for (std::size_t i = 0; i < script_.tensors.size(); ++i) {
         if (!variable_[i] || script_.tensors[i].persistent || owners_[i] == Owner::graph) continue;
         const auto slot = static_cast<Slot>(i);
         const bool taken = backward_ ? made_in_backward_[i] && (slot != layers::kGradOutput || slot == end)
                                      : slot != end && slot != layers::kInput;
-        if (taken) inputs.push_back(script_.tensors[i].bytes());
+        if (taken) inputs.push_back(slot);
     }
     return inputs;
 }
 
-void BodyWriter::launch(const std::vector<Bytes>& copies, layers::Phase phase) {
+/// The graph's own buffer for a tensor that it did not make. A graph of local kind reads its neighbour's in place.
+std::optional<BufferRef> BodyWriter::given_to_graph(Slot slot) const {
+    if (slot == layers::kOutput || slot == layers::kGradInput) return std::nullopt;
+    if (owners_[layers::index(slot)] != Owner::eager) return std::nullopt;
+    const auto number_in = [slot](const std::vector<Slot>& given) {
+        return static_cast<std::size_t>(std::find(given.begin(), given.end(), slot) - given.begin());
+    };
+    const std::size_t gradient = number_in(graph_gradients_);
+    if (backward_ && gradient < graph_gradients_.size())
+        return BufferRef{.space = BufferRef::Space::graph_gradient, .slot = static_cast<std::uint32_t>(gradient)};
+    const std::size_t input = number_in(graph_inputs_);
+    STOWAGE_CHECK(input < graph_inputs_.size(),
+                  script_.name + ": a graph reads what it is not given: " + script_.tensors[layers::index(slot)].name);
+    return BufferRef{.space = BufferRef::Space::graph_input, .slot = static_cast<std::uint32_t>(input)};
+}
+
+void BodyWriter::launch(const std::vector<Slot>& inputs, layers::Phase phase) {
     part_ = layers::Part::graph;
     phase_ = phase;
     const bool in_place = builder_.stage().graphs.impl == types::CudaGraphImpl::local && in_place_input();
-    for (const Bytes bytes : copies) {
-        if (in_place) continue;
+    const bool hidden = std::exchange(hidden_, false);  // what stands in for the captured steps is not
+    const auto space = backward_ ? BufferRef::Space::graph_gradient : BufferRef::Space::graph_input;
+    for (std::size_t number = 0; number < inputs.size() && !in_place; ++number) {
+        const Bytes bytes = script_.tensors[layers::index(inputs[number])].bytes();
         layers::Kernel copy;
         copy.name = "copy into graph";
         copy.traffic = bytes + bytes;
         emit_always({.kind = OperationKind::compute,
                      .kernel_class = copy.kind,
+                     .slot = copy_work(buffer_of(inputs[number]),
+                                       {.space = space, .slot = static_cast<std::uint32_t>(number)}, bytes),
                      .detail = builder_.label(copy.name),
                      .bytes = bytes,
                      .duration = builder_.durations().kernel(copy, phase)});
     }
+    hidden_ = hidden;
     if (hooks_) emit_always({.kind = OperationKind::stream_wait, .stream = Stream::graph, .other = Stream::main});
     emit_always({.kind = OperationKind::graph_launch,
                  .stream = hooks_ ? Stream::graph : Stream::main,

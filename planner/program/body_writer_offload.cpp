@@ -58,7 +58,7 @@ void BodyWriter::offload(layers::SavedIndex saved_index, types::Module module) {
               .stream = Stream::d2h,
               .kernel_class = types::KernelClass::memory_bound,
               .module = module,
-              .slot = copy_work(buffer_of(saved.tensor), {.slot = temporary}),
+              .slot = copy_work(buffer_of(saved.tensor), {.slot = temporary}, saved.bytes()),
               .detail = builder_.label("gather " + saved.name),
               .duration = builder_.durations().gather(saved.bytes())});
     }
@@ -94,7 +94,7 @@ void BodyWriter::release(Slot slot, types::Module module) {
     if (!layout_.releasable(script_, slot, module)) return;
     const bool is_output = std::find(outputs_.begin(), outputs_.end(), slot) != outputs_.end();
     if (!movable_memory(slot) || is_output) {
-        released_static_ = released_static_ || !hidden_;
+        released_static_ = released_static_ || (!hidden_ && !builder_.planned());
         return;
     }
     if (references_[number] == 0) return;

@@ -2,7 +2,6 @@
 
 #include <deque>
 #include <map>
-#include <set>
 
 namespace stowage::program {
 namespace {
@@ -11,36 +10,57 @@ using Sizes = std::vector<Bytes>;
 
 void append(Sizes& buffers, const Sizes& more) { buffers.insert(buffers.end(), more.begin(), more.end()); }
 
+/// The buffers of one captured forward, which its backward reads too.
+struct Sample {
+    Sizes sizes;
+    std::uint32_t begin = 0;
+};
+
 /// Samples by the sizes of their tensors.
 class Samples {
 public:
     Samples(SurfacePlan& plan, std::size_t virtual_stages) : plan_(plan), in_use_(virtual_stages) {}
 
-    void forward(std::size_t stage, const std::vector<GraphSurface>& graphs) {
+    void forward(Chunk chunk, const std::vector<GraphSurface>& graphs) {
+        std::vector<std::uint32_t>& begins = of_chunk_[chunk];
+        begins.clear();
         for (const GraphSurface& graph : graphs) {
             ++plan_.without_reuse;
-            in_use_[stage].push_back(graph.inputs);
-            if (std::int64_t& free = consumed_[graph.inputs]; free > 0) {
-                --free;
-                continue;
-            }
-            ++plan_.samples;
-            append(plan_.inputs, graph.inputs);
+            begins.push_back(take(graph.inputs));
+            plan_.buffers.push_back({begins.back(), 0});
+            in_use_[static_cast<std::size_t>(chunk.virtual_stage)].push_back({graph.inputs, begins.back()});
         }
     }
 
     /// The oldest samples of the virtual stage, one for each of its graphs.
-    void backward(std::size_t stage, std::size_t graphs) {
+    void consume(std::size_t stage, std::size_t graphs) {
         for (; graphs > 0 && !in_use_[stage].empty(); --graphs) {
-            ++consumed_[in_use_[stage].front()];
+            const Sample& oldest = in_use_[stage].front();
+            consumed_[oldest.sizes].push_back(oldest.begin);
             in_use_[stage].pop_front();
         }
     }
 
+    /// Of the forward of this graph of the chunk.
+    [[nodiscard]] std::uint32_t begin_of(Chunk chunk, std::size_t graph) const { return of_chunk_.at(chunk).at(graph); }
+
 private:
+    std::uint32_t take(const Sizes& sizes) {
+        if (std::deque<std::uint32_t>& free = consumed_[sizes]; !free.empty()) {
+            const std::uint32_t begin = free.front();
+            free.pop_front();
+            return begin;
+        }
+        ++plan_.samples;
+        const auto begin = static_cast<std::uint32_t>(plan_.inputs.size());
+        append(plan_.inputs, sizes);
+        return begin;
+    }
+
     SurfacePlan& plan_;
-    std::map<Sizes, std::int64_t> consumed_;
-    std::vector<std::deque<Sizes>> in_use_;
+    std::map<Sizes, std::deque<std::uint32_t>> consumed_;
+    std::vector<std::deque<Sample>> in_use_;  ///< by virtual stage
+    std::map<Chunk, std::vector<std::uint32_t>> of_chunk_;
 };
 
 }  // namespace
@@ -61,17 +81,24 @@ SurfacePlan plan_surfaces(const std::vector<CapturedPass>& order,
                           const std::vector<std::vector<GraphSurface>>& surfaces, bool reuse) {
     SurfacePlan plan;
     Samples samples(plan, surfaces.size());
-    std::set<Sizes> shared;
+    std::map<Sizes, std::uint32_t> shared;
+    const auto gradients_of = [&](const Sizes& sizes) {
+        const auto begin = static_cast<std::uint32_t>(plan.gradients.size());
+        const auto [known, added] = shared.try_emplace(sizes, begin);
+        if (reuse && !added) return known->second;
+        append(plan.gradients, sizes);
+        return begin;
+    };
     for (const CapturedPass& pass : order) {
         const auto stage = static_cast<std::size_t>(pass.chunk.virtual_stage);
         const std::vector<GraphSurface>& graphs = surfaces[stage];
         if (pass.forward) {
-            samples.forward(stage, graphs);
+            samples.forward(pass.chunk, graphs);
             continue;
         }
-        if (reuse) samples.backward(stage, graphs.size());
-        for (auto graph = graphs.rbegin(); graph != graphs.rend(); ++graph)
-            if (!reuse || shared.insert(graph->gradients).second) append(plan.gradients, graph->gradients);
+        for (std::size_t graph = graphs.size(); graph-- > 0;)
+            plan.buffers.push_back({samples.begin_of(pass.chunk, graph), gradients_of(graphs[graph].gradients)});
+        if (reuse) samples.consume(stage, graphs.size());
     }
     return plan;
 }

@@ -32,11 +32,19 @@ struct CapturedPass {
 /// schedule has them.
 std::vector<CapturedPass> capture_order(const PipelineShape& shape);
 
+/// Where the buffers of one captured graph begin, among those of its kind.
+struct GraphBuffers {
+    std::uint32_t inputs = 0;     ///< in SurfacePlan::inputs; of a backward, those of its forward
+    std::uint32_t gradients = 0;  ///< in SurfacePlan::gradients; of a backward
+    friend bool operator==(const GraphBuffers&, const GraphBuffers&) = default;
+};
+
 struct SurfacePlan {
-    std::vector<Bytes> inputs;       ///< the buffers of all samples
-    std::vector<Bytes> gradients;    ///< the buffers of the gradients of outputs
-    std::int64_t samples = 0;        ///< with reuse
-    std::int64_t without_reuse = 0;  ///< captured forwards
+    std::vector<Bytes> inputs;          ///< the buffers of all samples
+    std::vector<Bytes> gradients;       ///< the buffers of the gradients of outputs
+    std::vector<GraphBuffers> buffers;  ///< by graph, in the order of the captures
+    std::int64_t samples = 0;           ///< with reuse
+    std::int64_t without_reuse = 0;     ///< captured forwards
 };
 
 /// `surfaces`: by virtual stage, of its graphs in forward order. Without `reuse` every captured pass has buffers of its

@@ -167,7 +167,9 @@ private:
     [[nodiscard]] std::uint32_t captured_frame(Chunk chunk, std::size_t position) const;
     void capture();
     void plan_graph_buffers();
-    void hand_on_in_place(const layers::ChunkLayers& chunk, std::size_t position, GraphSurface& surface) const;
+    [[nodiscard]] bool input_in_place(const layers::ChunkLayers& chunk, std::size_t position) const;
+    [[nodiscard]] bool gradient_in_place(const layers::ChunkLayers& chunk, std::size_t position) const;
+    void place_captured_frames();
     void prepare_capture();
     void capture_layers();
     void capture_iteration();

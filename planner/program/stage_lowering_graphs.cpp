@@ -86,7 +86,8 @@ void StageLowering::plan_graph_buffers() {
             const layers::LayerGraphs* graphs = builder_.graphs_of(chunk.order[position]);
             if (graphs == nullptr) continue;
             GraphSurface surface = builder_.graph_surface(chunk.order[position]);
-            hand_on_in_place(chunk, position, surface);
+            if (input_in_place(chunk, position)) surface.inputs.clear();
+            if (gradient_in_place(chunk, position)) surface.gradients.clear();
             if (layers::takes_mask(stage_.scripts[chunk.order[position]], *graphs) &&
                 stage_.graphs.impl == CudaGraphImpl::transformer_engine && stage_.graphs.attention_mask > Bytes{0})
                 surface.inputs.push_back(stage_.graphs.attention_mask);
@@ -99,16 +100,30 @@ void StageLowering::plan_graph_buffers() {
 
 /// Between two local graphs nothing is copied: the output of one is the input of the next, unless that begins inside
 /// its layer.
-void StageLowering::hand_on_in_place(const layers::ChunkLayers& chunk, std::size_t position,
-                                     GraphSurface& surface) const {
-    if (stage_.graphs.impl != CudaGraphImpl::local) return;
+bool StageLowering::input_in_place(const layers::ChunkLayers& chunk, std::size_t position) const {
+    if (stage_.graphs.impl != CudaGraphImpl::local || position == 0) return false;
     const layers::LayerScript& script = stage_.scripts[chunk.order[position]];
-    const layers::LayerGraphs& graphs = *builder_.graphs_of(chunk.order[position]);
-    const bool from_layer = graphs.takes_input && script.graph_input == layers::kInput;
-    const bool from_gradient = graphs.takes_gradient && script.graph_gradient == layers::kGradOutput;
-    if (from_layer && position > 0 && builder_.captures_output(chunk.order[position - 1])) surface.inputs.clear();
-    if (from_gradient && position + 1 < chunk.order.size() && builder_.captures_gradient(chunk.order[position + 1]))
-        surface.gradients.clear();
+    return builder_.graphs_of(chunk.order[position])->takes_input && script.graph_input == layers::kInput &&
+           builder_.captures_output(chunk.order[position - 1]);
+}
+
+bool StageLowering::gradient_in_place(const layers::ChunkLayers& chunk, std::size_t position) const {
+    if (stage_.graphs.impl != CudaGraphImpl::local || position + 1 >= chunk.order.size()) return false;
+    const layers::LayerScript& script = stage_.scripts[chunk.order[position]];
+    return builder_.graphs_of(chunk.order[position])->takes_gradient && script.graph_gradient == layers::kGradOutput &&
+           builder_.captures_gradient(chunk.order[position + 1]);
+}
+
+/// Every microbatch's frames look for memory of graphs in those of the captured one.
+void StageLowering::place_captured_frames() {
+    std::vector<std::uint32_t>& frames = result_.program.captured_frames;
+    frames.resize(frames_.persistent());
+    for (std::size_t stage = 0; stage < stage_.chunks.size(); ++stage)
+        for (std::int64_t microbatch = 0; microbatch < shape_.microbatches; ++microbatch) {
+            const Chunk chunk{static_cast<std::int32_t>(microbatch), static_cast<std::int32_t>(stage)};
+            for (std::size_t position = 0; position < positions(chunk) + 2; ++position)
+                frames[frames_.layer(chunk, position)] = captured_frame(chunk, position);
+        }
 }
 
 void StageLowering::prepare_capture() {
@@ -131,6 +146,10 @@ void StageLowering::begin_graph() {
     graph_ = static_cast<std::uint32_t>(program.graphs.size());
     const auto next = static_cast<std::uint32_t>(program.instances(RunStage::capture).size());
     program.graphs.push_back({next, next, 0, 1});
+    if (graph_ >= surfaces_.buffers.size()) return;  // the whole iteration's reads what the host gives it
+    const GraphBuffers& buffers = surfaces_.buffers[graph_];
+    program.graphs.back().inputs_begin = buffers.inputs;
+    program.graphs.back().gradients_begin = static_cast<std::uint32_t>(surfaces_.inputs.size()) + buffers.gradients;
 }
 
 void StageLowering::end_graph() {
@@ -155,6 +174,7 @@ void StageLowering::capture_layers() {
     backward_graphs_.resize(frames_.persistent(), 0);
     std::fill(backward_done_.begin(), backward_done_.end(), false);
     prepare_capture();
+    place_captured_frames();
     for (const CapturedPass& pass : capture_order(shape_)) {
         if (manager_->chunk_mismatch()) break;
         pass.forward ? capture_forward(pass.chunk) : capture_backward(pass.chunk);
@@ -169,6 +189,8 @@ void StageLowering::capture_forward(Chunk chunk) {
         const std::uint32_t frame = frames_.layer(chunk, position);
         ForwardDecisions& decisions = captured_decisions_[frame];
         decisions.side = Side::captured;
+        decisions.input_static = input_in_place(layers_of(chunk), position);
+        decisions.gradient_static = gradient_in_place(layers_of(chunk), position);
         targets_.clear();
         decide_forward(chunk, position, decisions, 0, kAllSteps);
         begin_graph();
