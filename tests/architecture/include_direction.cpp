@@ -49,7 +49,8 @@ void add_executor(Table& table) {
     // The calls that it runs are the layers' contract (planner/layers/kernel_call.hpp).
     table["executor/workload"] = table["executor/workload"] + Folders{"planner/layers"};
     table["executor/engine"] =
-        table["executor/engine"] + Folders{"planner/program", "planner/memory", "profiler/cupti"};
+        table["executor/engine"] +
+        Folders{"scenarios/recording", "planner/layers", "planner/program", "planner/memory", "profiler/cupti"};
 }
 
 void add_profiler(Table& table) {

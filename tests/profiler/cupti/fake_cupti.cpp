@@ -6,7 +6,9 @@
 namespace stowage::support {
 namespace {
 
-CUgraphNode as_node(std::uint64_t number) { return reinterpret_cast<CUgraphNode>(number); }
+CUgraphNode as_node(std::uint64_t number) {
+    return reinterpret_cast<CUgraphNode>(number);  // NOLINT(performance-no-int-to-ptr): a number is what it is
+}
 
 }  // namespace
 
