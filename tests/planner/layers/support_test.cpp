@@ -48,7 +48,6 @@ TEST(Support, NamesAllMissingFeaturesAtOnce) {
 
 TEST(Support, NamesEachFeatureThatIsMissing) {
     const std::vector<std::pair<std::string, std::function<void(Scenario&)>>> cases{
-        {"implementation: stowage", [](Scenario& s) { s.implementation = types::Implementation::stowage; }},
         {"mtp_num_layers: 2", [](Scenario& s) { s.model.mtp_num_layers = 2; }},
         {"multi-token prediction with tied embeddings over several pipeline stages",
          [](Scenario& s) {
