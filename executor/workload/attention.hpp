@@ -30,7 +30,9 @@ struct AttentionWorkspace {
     std::int64_t parts = 1;        ///< how many times the kernels are launched, each for heads / parts
 };
 
-bool is_attention(layers::Call call);
+constexpr bool is_attention(layers::Call call) {
+    return call == layers::Call::attention_forward || call == layers::Call::attention_backward;
+}
 
 /// For one device, the one that is current when it is made. Not for several threads at once.
 class Attention {

@@ -3,7 +3,7 @@
 // Which algorithm of the GEMM library each matrix product uses: chosen once by measurement, kept in a file. Two runs
 // are compared bit by bit only with the same table, since another algorithm adds in another order.
 //
-// Tested by: tests/executor/workload/gemm_table_test.cpp (file), workload_gpu_test.cpp (measured, saved, used again).
+// Tested by: tests/executor/workload/gemm_table_test.cpp (file), gemm_gpu_test.cpp (measured, saved, used again).
 
 #include <array>
 #include <filesystem>

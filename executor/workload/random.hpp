@@ -4,7 +4,7 @@
 // on the device, so that tests know every value and a run can be repeated from any step. The mixer is the finalizer of
 // SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
 //
-// Tested by: tests/executor/workload/random_test.cpp (values), workload_gpu_test.cpp (host and device agree).
+// Tested by: tests/executor/workload/random_test.cpp (values), load_gpu_test.cpp (host and device agree).
 
 #include <cstdint>
 

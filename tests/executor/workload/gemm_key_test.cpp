@@ -1,0 +1,128 @@
+#include "executor/workload/gemm_key.hpp"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <vector>
+
+namespace stowage::executor {
+namespace {
+
+using layers::Call;
+using layers::CallSizes;
+using Matrix = std::vector<double>;
+
+constexpr std::int64_t kRows = 3;
+constexpr std::int64_t kColumns = 4;
+constexpr std::int64_t kDepth = 5;
+
+CallSizes sizes() {
+    CallSizes result;
+    result.rows = kRows;
+    result.columns = kColumns;
+    result.depth = kDepth;
+    return result;
+}
+
+Matrix counting(std::int64_t count, double first) {
+    Matrix matrix;
+    for (std::int64_t i = 0; i < count; ++i) matrix.push_back(first + static_cast<double>(i));
+    return matrix;
+}
+
+/// What a library that counts column by column computes for a key, on bytes that hold our matrices.
+Matrix column_major_product(const GemmKey& key, const Matrix& a, const Matrix& b) {
+    Matrix d(static_cast<std::size_t>(key.ldd * key.n));
+    for (std::int64_t i = 0; i < key.m; ++i) {
+        for (std::int64_t j = 0; j < key.n; ++j) {
+            double sum = 0;
+            for (std::int64_t p = 0; p < key.k; ++p) {
+                const auto at_a = key.transpose_a ? p + i * key.lda : i + p * key.lda;
+                const auto at_b = key.transpose_b ? j + p * key.ldb : p + j * key.ldb;
+                sum += a.at(static_cast<std::size_t>(at_a)) * b.at(static_cast<std::size_t>(at_b));
+            }
+            d.at(static_cast<std::size_t>(i + j * key.ldd)) = sum;
+        }
+    }
+    return d;
+}
+
+double& at(Matrix& matrix, std::int64_t row, std::int64_t column, std::int64_t columns) {
+    return matrix.at(static_cast<std::size_t>(row * columns + column));
+}
+
+/// The library's result on the call's own buffers, in the call's order.
+Matrix run(Call call, const std::vector<Matrix>& buffers) {
+    const GemmOperands operands = gemm_operands(call, sizes());
+    return column_major_product(gemm_key(call, sizes()), buffers.at(operands.a), buffers.at(operands.b));
+}
+
+TEST(GemmKey, OfTheForwardGivesRowMajorProductWithTheWeightTransposed) {
+    Matrix a = counting(kRows * kDepth, 1);
+    Matrix weight = counting(kColumns * kDepth, 100);
+    Matrix expected(kRows * kColumns);
+    for (std::int64_t t = 0; t < kRows; ++t)
+        for (std::int64_t c = 0; c < kColumns; ++c)
+            for (std::int64_t k = 0; k < kDepth; ++k)
+                at(expected, t, c, kColumns) += at(a, t, k, kDepth) * at(weight, c, k, kDepth);
+    EXPECT_EQ(run(Call::linear_forward, {a, weight}), expected);
+}
+
+TEST(GemmKey, OfTheInputGradientGivesRowMajorProductWithTheWeight) {
+    Matrix dy = counting(kRows * kColumns, 1);
+    Matrix weight = counting(kColumns * kDepth, 100);
+    Matrix expected(kRows * kDepth);
+    for (std::int64_t t = 0; t < kRows; ++t)
+        for (std::int64_t c = 0; c < kColumns; ++c)
+            for (std::int64_t k = 0; k < kDepth; ++k)
+                at(expected, t, k, kDepth) += at(dy, t, c, kColumns) * at(weight, c, k, kDepth);
+    EXPECT_EQ(run(Call::linear_input_gradient, {dy, weight}), expected);
+}
+
+TEST(GemmKey, OfTheWeightGradientSumsOverTheRows) {
+    Matrix dy = counting(kRows * kColumns, 1);
+    Matrix a = counting(kRows * kDepth, 100);
+    Matrix expected(kColumns * kDepth);
+    for (std::int64_t t = 0; t < kRows; ++t)
+        for (std::int64_t c = 0; c < kColumns; ++c)
+            for (std::int64_t k = 0; k < kDepth; ++k)
+                at(expected, c, k, kDepth) += at(dy, t, c, kColumns) * at(a, t, k, kDepth);
+    EXPECT_EQ(run(Call::linear_weight_gradient, {dy, a}), expected);
+    EXPECT_TRUE(gemm_key(Call::linear_weight_gradient, sizes()).add);
+}
+
+TEST(GemmKey, TakesTheGradientsTypeOnlyForTheWeightGradient) {
+    CallSizes fp32 = sizes();
+    fp32.gradient_type = types::DataType::fp32;
+    EXPECT_EQ(gemm_key(Call::linear_weight_gradient, fp32).output, types::DataType::fp32);
+    EXPECT_EQ(gemm_key(Call::linear_weight_gradient, sizes()).output, types::DataType::bf16);
+    EXPECT_EQ(gemm_key(Call::linear_input_gradient, fp32).output, types::DataType::bf16);
+}
+
+// a, weight, [bias], [addend], y, workspace
+TEST(GemmOperands, OfTheForwardFollowTheContractWithAndWithoutWhatIsOptional) {
+    CallSizes both = sizes();
+    both.has_bias = true;
+    both.has_addend = true;
+    GemmOperands expected{.a = 1, .b = 0, .c = 3, .d = 4, .bias = 2, .workspace = 5};
+    EXPECT_EQ(gemm_operands(Call::linear_forward, both), expected);
+    expected = {.a = 1, .b = 0, .c = 2, .d = 2, .bias = GemmOperands::kNone, .workspace = 3};
+    EXPECT_EQ(gemm_operands(Call::linear_forward, sizes()), expected);
+    EXPECT_EQ(expected.count(), 4U);
+}
+
+TEST(GemmKey, RefusesWhatIsNoMatrixProduct) {
+    EXPECT_THROW(gemm_key(Call::norm_forward, sizes()), std::logic_error);
+    EXPECT_THROW(gemm_operands(Call::clear, sizes()), std::logic_error);
+    CallSizes empty = sizes();
+    empty.depth = 0;
+    EXPECT_THROW(gemm_key(Call::linear_forward, empty), std::logic_error);
+}
+
+TEST(GemmKey, CountsAMultiplicationAndAnAdditionForEachTerm) {
+    EXPECT_EQ(flops(gemm_key(Call::linear_forward, sizes())), 2 * 3 * 4 * 5);
+    EXPECT_EQ(to_string(gemm_key(Call::linear_forward, sizes())), "T N 4 x 3 x 5 bf16");
+}
+
+}  // namespace
+}  // namespace stowage::executor
