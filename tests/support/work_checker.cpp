@@ -78,6 +78,7 @@ public:
     explicit Checker(const StepProgram& program) : program_(program) {}
 
     void stage(program::RunStage stage) {
+        capture_stage_ = stage == program::RunStage::capture;
         for (const Instance& instance : program_.instances(stage))
             for (const Operation& operation : program_.bodies[index(instance.body)].operations)
                 step(instance, operation);
@@ -100,6 +101,7 @@ private:
             case OperationKind::pinned_acquire: {
                 const std::uint32_t slot = slot_of(instance, operation.scope, operation.slot);
                 live_[slot] = operation.bytes.count;
+                if (capture_stage_) captured_[slot] = operation.bytes.count;
                 written_.erase(slot);
                 break;
             }
@@ -108,8 +110,55 @@ private:
             case OperationKind::compute:
             case OperationKind::copy:
             case OperationKind::peer_transfer: work(instance, operation); break;
+            case OperationKind::graph_begin: in_graph_ = true; break;
+            case OperationKind::graph_end: in_graph_ = false; break;
+            case OperationKind::graph_launch: launch(instance); break;
             default: break;
         }
+    }
+
+    /// What the graph reads of its own buffers was copied there; a gradient since the last launch that read it.
+    void launch(const Instance& launching) {
+        const program::Graph& graph = program_.graphs[launching.graph];
+        std::set<std::uint32_t> used_up;
+        for (std::uint32_t i = graph.begin; i < graph.end; ++i) {
+            const Instance& instance = program_.instances(program::RunStage::capture)[i];
+            for (const Operation& operation : program_.bodies[index(instance.body)].operations) {
+                if (!needs_work(operation) || operation.slot == 0) continue;
+                for (const BufferRef& buffer : program_.works[operation.slot].buffers) {
+                    if (!of_graph(buffer)) continue;
+                    const std::uint32_t slot = graph_slot(instance, buffer);
+                    if (!given_.contains(slot)) problem(instance, operation, "reads what this launch was not given");
+                    if (buffer.space == BufferRef::Space::graph_gradient) used_up.insert(slot);
+                }
+            }
+        }
+        for (const std::uint32_t slot : used_up) given_.erase(slot);
+        ++facts_.launches;
+    }
+
+    static bool of_graph(const BufferRef& buffer) {
+        return buffer.space == BufferRef::Space::graph_input || buffer.space == BufferRef::Space::graph_gradient;
+    }
+    [[nodiscard]] std::uint32_t graph_slot(const Instance& instance, const BufferRef& buffer) const {
+        const program::Graph& graph = program_.graphs[instance.graph];
+        const bool input = buffer.space == BufferRef::Space::graph_input;
+        return program_.frame_slots[program_.graph_frame] + (input ? graph.inputs_begin : graph.gradients_begin) +
+               buffer.slot;
+    }
+
+    /// Inside a capture it is only read, outside only written.
+    void graph_buffer(const Instance& instance, const Operation& operation, const BufferRef& buffer, std::int64_t bytes,
+                      const std::string& place) {
+        const std::uint32_t slot = graph_slot(instance, buffer);
+        const auto held = live_.find(slot);
+        if (held == live_.end() || slot >= program_.frame_slots[program_.graph_frame + 1])
+            return problem(instance, operation, place + " is no buffer of a graph");
+        if (bytes != kUnknown && held->second != bytes)
+            problem(instance, operation,
+                    place + " has " + std::to_string(held->second) + " bytes, expected " + std::to_string(bytes));
+        if ((buffer.access == Access::read) != in_graph_) problem(instance, operation, place + " is a graph's");
+        if (!in_graph_) given_.insert(slot);
     }
 
     void work(const Instance& instance, const Operation& operation) {
@@ -121,6 +170,9 @@ private:
         const Work& work = program_.works[operation.slot];
         Operands expected = expected_operands(work.call, work.sizes);
         if (work.call == Call::copy) expected = {in(operation.bytes.count), out(operation.bytes.count)};
+        if (work.call == Call::copy && operation.kind == OperationKind::compute &&
+            work.sizes.rows != operation.bytes.count)
+            problem(instance, operation, "copies " + std::to_string(work.sizes.rows) + " bytes");
         if (expected.size() != work.buffers.size())
             return problem(instance, operation, "has " + std::to_string(work.buffers.size()) + " operands");
         for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -144,15 +196,27 @@ private:
             }
             case BufferRef::Space::state: return state(instance, operation, buffer, bytes, place);
             case BufferRef::Space::graph_input:
-            case BufferRef::Space::graph_gradient: return problem(instance, operation, place + " is a graph's");
+            case BufferRef::Space::graph_gradient: return graph_buffer(instance, operation, buffer, bytes, place);
         }
+    }
+
+    /// Where a graph of the layer made it, if the frame itself holds nothing.
+    [[nodiscard]] std::uint32_t captured_slot_of(const Instance& instance, const BufferRef& buffer) const {
+        const std::uint32_t frame = frame_of(instance, buffer.scope);
+        const bool replays = frame < program_.captured_frames.size();
+        return program_.frame_slots[replays ? program_.captured_frames[frame] : frame] + buffer.slot;
     }
 
     void tensor(const Instance& instance, const Operation& operation, const BufferRef& buffer, std::int64_t bytes,
                 const std::string& place) {
-        const std::uint32_t slot = slot_of(instance, buffer.scope, buffer.slot);
-        const auto held = live_.find(slot);
-        if (held == live_.end()) return problem(instance, operation, place + " is not allocated");
+        std::uint32_t slot = slot_of(instance, buffer.scope, buffer.slot);
+        auto held = live_.find(slot);
+        if (held == live_.end()) {
+            slot = captured_slot_of(instance, buffer);
+            held = captured_.find(slot);
+            if (capture_stage_ || held == captured_.end())
+                return problem(instance, operation, place + " is not allocated");
+        }
         if (bytes != kUnknown && held->second != bytes)
             problem(instance, operation,
                     place + " has " + std::to_string(held->second) + " bytes, expected " + std::to_string(bytes));
@@ -190,8 +254,12 @@ private:
     }
 
     const StepProgram& program_;
-    std::map<std::uint32_t, std::int64_t> live_;  ///< bytes by slot, on the device or pinned
+    std::map<std::uint32_t, std::int64_t> live_;      ///< bytes by slot, on the device or pinned
+    std::map<std::uint32_t, std::int64_t> captured_;  ///< bytes of what graphs made, also where it is free again
     std::set<std::uint32_t> written_;
+    std::set<std::uint32_t> given_;  ///< graphs' own buffers with something in them
+    bool capture_stage_ = false;
+    bool in_graph_ = false;
     WorkFacts facts_;
 };
 

@@ -20,12 +20,15 @@ std::vector<ExpectedOperand> expected_operands(const layers::Call& call, const l
 struct WorkFacts {
     /// What is wrong, one line each: an operation of the layers without work; operands that are not those of the call,
     /// in number, access or bytes; a buffer that is not allocated (or pinned) when the operation is issued; one that is
-    /// read and was never written; a parameter or state that the rank does not have.
+    /// read and was never written; a parameter or state that the rank does not have. Of graphs of layers: a buffer of
+    /// their own that is not there, or that nothing was copied into before the launch that reads it. What a layer's
+    /// graph made is found in the captured frame of its own.
     std::vector<std::string> problems;
-    std::int64_t checked = 0;  ///< operations with work
+    std::int64_t checked = 0;   ///< operations with work
+    std::int64_t launches = 0;  ///< of graphs
 };
 
-/// Follows the given stages of a run, in order. For programs whose graphs, if any, capture whole iterations.
+/// Follows the given stages of a run, in order.
 WorkFacts check_work(const program::StepProgram& program, const std::vector<program::RunStage>& run);
 
 }  // namespace stowage::tests
