@@ -94,10 +94,11 @@ public:
         }
     }
 
-    void flush(std::uint32_t flag) { expect(*cupti_, cupti_->flush_all(flag), "cuptiActivityFlushAll"); }
+    /// Forced: otherwise a buffer with one record that is not complete, as that of a call, would stay.
+    void flush() { expect(*cupti_, cupti_->flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll"); }
 
     void stop() {
-        flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+        flush();
         disable_all();
     }
 
@@ -142,7 +143,7 @@ ActivityRecorder::ActivityRecorder(std::shared_ptr<CuptiApi> cupti)
 ActivityRecorder::~ActivityRecorder() = default;
 
 void ActivityRecorder::start() { implementation_->start(); }
-void ActivityRecorder::flush() { implementation_->flush(0); }
+void ActivityRecorder::flush() { implementation_->flush(); }
 void ActivityRecorder::stop() { implementation_->stop(); }
 void ActivityRecorder::push_operation(OperationNumber operation) { implementation_->push(operation); }
 void ActivityRecorder::pop_operation() { implementation_->pop(); }

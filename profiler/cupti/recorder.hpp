@@ -38,7 +38,8 @@ public:
 
     /// From now on what is issued is recorded. Throws: CuptiError. Cost: milliseconds, the first time.
     void start();
-    /// Gets what is complete from CUPTI. The device must be idle if all of it is wanted. Throws: CuptiError.
+    /// Gets what was recorded from CUPTI. The device must be idle: what is not done counts as untimed.
+    /// Throws: CuptiError.
     void flush();
     /// Flushes and records no more. The device must be idle. Throws: CuptiError.
     void stop();
