@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/verb.hpp"
@@ -36,6 +37,7 @@ void add_commands(CLI::App& app, stowage::cli::Run& chosen) {
     add_export_command(app, chosen);
     add_validate_command(app, chosen);
     add_schema_command(app, chosen);
+    add_execute_command(app, chosen);
     add_device_commands(app, chosen);
 }
 
@@ -79,6 +81,12 @@ int fail(const char* message, ExitCode code) {
     return static_cast<int>(code);
 }
 
+/// What a device says of an error comes with that word.
+std::string with_prefix(std::string_view message) {
+    const std::string_view word = message.starts_with("error: ") ? "" : "error: ";
+    return std::string("stowage: ").append(word).append(message);
+}
+
 }  // namespace
 
 /// The only place that catches everything.
@@ -89,7 +97,7 @@ int main(int argc, char** argv) {
     } catch (const stowage::types::InputError& error) {
         return fail(error.what(), error.code());
     } catch (const stowage::types::Error& error) {
-        return fail((std::string("stowage: error: ") + error.what()).c_str(), error.code());
+        return fail(with_prefix(error.what()).c_str(), error.code());
     } catch (const std::bad_alloc&) {
         return fail("stowage: error: this machine has not enough memory for it", ExitCode::our_bug);
     } catch (const std::exception& error) {

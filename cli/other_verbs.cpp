@@ -21,10 +21,9 @@ void add_refusal(CLI::App& app, Run& chosen, const std::string& name, const std:
 
 void add_device_commands(CLI::App& app, Run& chosen) {
     const std::string reason =
-        "needs a GPU and the library libstowage_gpu.so, which this build does not have; plan, simulate and check need "
-        "neither";
-    const std::string suffix = " (needs a GPU; not in this build)";
-    add_refusal<NoDeviceError>(app, chosen, "execute", "Runs a plan's step on a GPU and measures it" + suffix, reason);
+        "is not in this version: of the verbs that need a GPU and the library libstowage_gpu.so only 'execute' is; "
+        "plan, simulate and check need neither";
+    const std::string suffix = " (needs a GPU; not in this version)";
     add_refusal<NoDeviceError>(app, chosen, "profile", "Records what a step does on a GPU" + suffix, reason);
     add_refusal<NoDeviceError>(app, chosen, "calibrate", "Measures this machine's rates" + suffix, reason);
 }

@@ -45,12 +45,15 @@ void Outputs::write_document(const reports::Json& document) {
 }
 
 void Outputs::write_trace(const search::Job& job, const types::OffloadChoice& choice) {
+    if (trace_) write_trace(search::evaluate_traced(job, choice), "a later step");
+}
+
+void Outputs::write_trace(const search::TracedOutcome& traced, const std::string& what) {
     if (!trace_) return;
-    const search::TracedOutcome traced = search::evaluate_traced(job, choice);
     const reports::TraceSize size = reports::write_trace(traced, *trace_);
     trace_->commit();
-    say(common_, fmt::format("wrote {}: a later step, {} events, {:.1f} MiB", *trace_path_, size.events,
-                             types::in_mib(size.bytes)));
+    say(common_,
+        fmt::format("wrote {}: {}, {} events, {:.1f} MiB", *trace_path_, what, size.events, types::in_mib(size.bytes)));
     if (size.left_out > 0)
         say(common_, fmt::format("the trace holds the first {} slices of each rank; {} later events are left out",
                                  reports::kMostTraceEvents, size.left_out));

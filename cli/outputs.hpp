@@ -25,6 +25,8 @@ public:
     void write_document(const reports::Json& document);
     /// Simulates the choice once more, keeping its timeline, and writes that for a trace viewer.
     void write_trace(const search::Job& job, const types::OffloadChoice& choice);
+    /// What was traced, `what` in words.
+    void write_trace(const search::TracedOutcome& traced, const std::string& what);
 
 private:
     const CommonOptions& common_;

@@ -4,8 +4,8 @@
 
 #include "cli/inputs.hpp"
 #include "cli/outputs.hpp"
+#include "cli/policy_input.hpp"
 #include "cli/verb.hpp"
-#include "planner/rules/legality.hpp"
 #include "reports/document.hpp"
 #include "reports/plan_json.hpp"
 #include "reports/plan_text.hpp"
@@ -21,35 +21,6 @@ struct SimulateOptions {
     std::optional<std::string> out;
     std::optional<std::string> trace;
 };
-
-struct Simulated {
-    types::Scenario scenario;
-    types::OffloadChoice choice;
-};
-
-/// A scenario's own values. What it leaves to the planner is Megatron's default here: no module, the whole fraction.
-Simulated from_scenario(const SimulateOptions& options) {
-    reader::LoadedScenario loaded = reader::load_scenario(options.input);
-    types::Offload& offload = loaded.scenario.offload;
-    const bool modules_open = !offload.offload_modules;
-    const bool fraction_open = !offload.activation_offload_fraction;
-    offload.offload_modules = offload.offload_modules.value_or(types::ModuleSet{});
-    offload.activation_offload_fraction = offload.activation_offload_fraction.value_or(1.0);
-    require_plannable(loaded);
-    if (modules_open)
-        say(options.common, "offload_modules: auto: nothing is offloaded here; 'stowage plan' chooses");
-    else if (fraction_open && !offload.offload_modules->empty())
-        say(options.common, "activation_offload_fraction: auto: 1 here; 'stowage plan' chooses");
-    const types::OffloadChoice choice = rules::own_choice(loaded.scenario);
-    return {std::move(loaded.scenario), choice};
-}
-
-Simulated from_plan(const std::string& path) {
-    reports::PlannedChoice planned = reports::planned_choice(reports::read_document(path, reports::kPlanSchema), path);
-    if (!planned.choice)
-        throw types::InputError(path + ": error: the plan is infeasible and has no choice to simulate");
-    return {std::move(planned.scenario), *planned.choice};
-}
 
 simulator::SimulationOptions all_cores() {
     simulator::SimulationOptions options;
@@ -70,7 +41,9 @@ std::optional<search::Outcome> at_limit(const search::Job& job, const search::Ou
 }
 
 types::ExitCode run_simulate(const SimulateOptions& options) {
-    Simulated simulated = reports::looks_like_json(options.input) ? from_plan(options.input) : from_scenario(options);
+    PolicyInput simulated = reports::looks_like_json(options.input)
+                                ? planned_policy(options.input, "simulate")
+                                : own_policy(options.common, reader::load_scenario(options.input));
     options.overrides.apply(simulated.scenario);
     refuse_illegal(simulated.scenario, simulated.choice, "this policy");
     Outputs outputs(options.common, options.input, options.out, options.trace);

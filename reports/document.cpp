@@ -53,6 +53,7 @@ Json parsed(const std::filesystem::path& path) {
 std::string writer_of(std::string_view schema) {
     const std::size_t begin = schema.find('/') + 1;
     const std::string_view kind = schema.substr(begin, schema.rfind('/') - begin);
+    if (kind == "measurement") return "stowage execute";
     return kind == "plan" ? "stowage plan" : "stowage simulate";
 }
 
@@ -64,6 +65,19 @@ types::ModuleSet modules_of(const Json& names, const std::string& file) {
         modules.insert(*module);
     }
     return modules;
+}
+
+/// Only a choice of policy `stowage` has it.
+std::optional<types::FreeOffload> free_of(const Json& choice, const std::string& file) {
+    const auto found = choice.find("free");
+    if (found == choice.end()) return std::nullopt;
+    types::FreeOffload free;
+    for (const Json& names : found->at("by_layer")) free.by_layer.push_back(modules_of(names, file));
+    free.reload_ahead = found->at("reload_ahead").get<std::int64_t>();
+    free.join_after = found->at("join_after").get<std::int64_t>();
+    if (free.reload_ahead < 1 || free.join_after < 0)
+        fail_document(file, "choice.free: expected reload_ahead from 1 and join_after from 0");
+    return free;
 }
 
 /// Nothing where the key is missing (plans of older versions) or null.
@@ -117,7 +131,8 @@ PlannedChoice planned_choice(const Json& plan, const std::string& file) {
             .min_offloaded_tensor_size = choice.at("min_offloaded_tensor_size").get<std::int64_t>(),
             .delta_bytes_across_pp_ranks = choice.at("delta_offload_bytes_across_pp_ranks").get<std::int64_t>(),
             .max_inflight_offloads = optional_count(choice, "fine_grained_offloading_max_inflight_offloads"),
-            .delay_until_cuda_graph = choice.value("delay_offload_until_cuda_graph", false)};
+            .delay_until_cuda_graph = choice.value("delay_offload_until_cuda_graph", false),
+            .free = free_of(choice, file)};
         return planned;
     });
 }

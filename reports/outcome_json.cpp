@@ -78,18 +78,30 @@ double tflop_per_s_per_gpu(const search::Job& job, const search::Outcome& outcom
     return nanoseconds > 0 ? flops / gpus / nanoseconds / 1e3 : 0;
 }
 
+Json modules_json(types::ModuleSet modules) {
+    Json names = Json::array();
+    for (const types::Module module : modules.list()) names.push_back(std::string(types::name_of(module)));
+    return names;
+}
+
+Json free_json(const types::FreeOffload& free) {
+    Json layers = Json::array();
+    for (const types::ModuleSet modules : free.by_layer) layers.push_back(modules_json(modules));
+    return {{"by_layer", layers}, {"reload_ahead", free.reload_ahead}, {"join_after", free.join_after}};
+}
+
 }  // namespace
 
 Json choice_json(const types::OffloadChoice& choice) {
-    Json modules = Json::array();
-    for (const types::Module module : choice.modules.list()) modules.push_back(std::string(types::name_of(module)));
-    return {{"offload_modules", modules},
-            {"activation_offload_fraction", choice.fraction},
-            {"min_offloaded_tensor_size", choice.min_offloaded_tensor_size},
-            {"delta_offload_bytes_across_pp_ranks", choice.delta_bytes_across_pp_ranks},
-            {"fine_grained_offloading_max_inflight_offloads",
-             choice.max_inflight_offloads ? Json(*choice.max_inflight_offloads) : Json()},
-            {"delay_offload_until_cuda_graph", choice.delay_until_cuda_graph}};
+    Json json{{"offload_modules", modules_json(choice.modules)},
+              {"activation_offload_fraction", choice.fraction},
+              {"min_offloaded_tensor_size", choice.min_offloaded_tensor_size},
+              {"delta_offload_bytes_across_pp_ranks", choice.delta_bytes_across_pp_ranks},
+              {"fine_grained_offloading_max_inflight_offloads",
+               choice.max_inflight_offloads ? Json(*choice.max_inflight_offloads) : Json()},
+              {"delay_offload_until_cuda_graph", choice.delay_until_cuda_graph}};
+    if (choice.free) json["free"] = free_json(*choice.free);
+    return json;
 }
 
 std::string stop_reason(const search::Outcome& outcome) {

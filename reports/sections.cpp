@@ -161,6 +161,22 @@ std::string ranks_table(const Json& ranks, std::int64_t device_limit) {
     return "\n" + wrapped(heading, 2) + "\n" + table.text();
 }
 
+/// Of policy `stowage`: how many layers' groups leave, by module.
+std::string free_words(const Json& free) {
+    std::string words;
+    for (const auto& [module, name] : types::enum_names<types::Module>()) {
+        const Json wanted(name);
+        const auto& layers = free.at("by_layer");
+        const auto groups = std::count_if(layers.begin(), layers.end(), [&](const Json& modules) {
+            return std::find(modules.begin(), modules.end(), wanted) != modules.end();
+        });
+        if (groups > 0) words += fmt::format("{}{} of {} layers", words.empty() ? "" : ", ", name, groups);
+    }
+    if (words.empty()) return "nothing";
+    return fmt::format("{}; reloads {} groups ahead, copies joined {} commits on", words, bytes(free, "reload_ahead"),
+                       bytes(free, "join_after"));
+}
+
 }  // namespace
 
 const Json& fullest_rank(const Json& ranks) {
@@ -177,6 +193,7 @@ std::string module_words(const Json& choice) {
 }
 
 std::string choice_words(const Json& choice) {
+    if (choice.contains("free")) return free_words(choice.at("free"));
     if (choice.at("offload_modules").empty()) return "nothing";
     std::string words = fmt::format("{}, fraction {}", module_words(choice),
                                     plain_number(choice.at("activation_offload_fraction").get<double>()));
