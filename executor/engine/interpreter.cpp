@@ -19,7 +19,8 @@ Interpreter::Interpreter(const program::StepProgram& program, Machine& machine, 
       memory_(memory),
       layout_(std::move(layout)),
       pinned_(pinned),
-      slots_(program.slot_count()) {}
+      slots_(program.slot_count()),
+      captured_(program.captured_frames.empty() ? 0 : program.slot_count(), 0) {}
 
 void Interpreter::run(program::RunStage stage) {
     stage_ = stage;
@@ -122,18 +123,18 @@ Address Interpreter::lasting_address(std::uint32_t frame, std::uint32_t slot) co
     return slots_[number].buffer.address;
 }
 
-/// What is not there was made by the layer's graph, whose memory lies in the frame that was captured.
+/// What is not there was made by the layer's graph, whose memory lies in the frame that was captured. Captures free
+/// what they are done with, for each other; replays still write there.
 Address Interpreter::frame_address(const BufferRef& buffer) const {
     const std::uint32_t frame = frame_of(buffer.scope);
     const Held& own = slots_[program_.frame_slots[frame] + buffer.slot];
     if (!own.empty()) return own.buffer.address;
-    const bool replays = frame < program_.captured_frames.size();
-    const std::uint32_t captured = replays ? program_.captured_frames[frame] : frame;
-    const Held& graphs = slots_[program_.frame_slots[captured] + buffer.slot];
-    STOWAGE_CHECK(!graphs.empty(),
-                  fmt::format("instance {} of stage {}, operation {}: slot {} of frame {} holds nothing", instance_,
-                              static_cast<int>(stage_), operation_, buffer.slot, frame));
-    return graphs.buffer.address;
+    const bool replays = !capturing_ && frame < program_.captured_frames.size();
+    const Address graphs =
+        replays ? captured_[program_.frame_slots[program_.captured_frames[frame]] + buffer.slot] : Address{};
+    STOWAGE_CHECK(graphs != 0, fmt::format("instance {} of stage {}, operation {}: slot {} of frame {} holds nothing",
+                                           instance_, static_cast<int>(stage_), operation_, buffer.slot, frame));
+    return graphs;
 }
 
 Address Interpreter::parameter_address(const BufferRef& buffer, std::int64_t element_bytes) const {
@@ -150,6 +151,8 @@ void Interpreter::allocate(const Operation& operation) {
     Held& slot = held(operation);
     STOWAGE_CHECK(slot.empty(), where(operation) + ": allocated twice");
     slot = {memory_.allocate(operation.bytes, operation.stream), operation.stream, false, false};
+    if (stage_ == program::RunStage::capture && !captured_.empty())
+        captured_[program_.frame_slots[frame_of(operation.scope)] + operation.slot] = slot.buffer.address;
     if (!capturing_) machine_.allocated(slot.buffer.address, operation.bytes, operation.stream);
 }
 

@@ -83,6 +83,7 @@ private:
     Address pinned_;
     std::function<void()> before_clear_;
     std::vector<Held> slots_;
+    std::vector<Address> captured_;   ///< by slot: where the capture put it, also if it has freed it since
     std::vector<Address> addresses_;  ///< of the operation at hand
     const std::vector<program::Instance>* sequence_ = nullptr;
     program::RunStage stage_ = program::RunStage::setup;

@@ -141,5 +141,22 @@ TEST(Interpreter, RefusesAGraphWithFewerCopiesThanTheProgramPutIntoIt) {
     EXPECT_THROW(fixture.interpreter.run(RunStage::capture), std::logic_error);
 }
 
+// The capture frees what its graph made for the graphs behind it; a replay writes there all the same, for every
+// microbatch: frame 1 looks in frame 0.
+TEST(Interpreter, FindsWhatAGraphMadeInTheCapturedFrameOfAnyMicrobatch) {
+    const std::vector<Operation> captured{
+        allocate(0, 512), {.kind = OperationKind::compute, .slot = 1}, release(0, 512)};
+    program::StepProgram program = tests::hand_graphs(
+        {captured}, {{.kind = OperationKind::graph_launch, .slot = 0}, {.kind = OperationKind::compute, .slot = 2}});
+    program.frame_slots = {0, 1, 2, 2, 2};
+    program.captured_frames = {0, 0};
+    program.works = {{}, work(Call::norm_forward, {{.slot = 0}}), work(Call::norm_backward, {{.scope = 1, .slot = 0}})};
+    Fixture fixture(std::move(program));
+    const std::string made = fixture.run(RunStage::capture).at(2);
+    ASSERT_TRUE(made.starts_with("norm_forward on main for 0: 0x")) << made;
+    EXPECT_EQ(fixture.run(RunStage::steady),
+              (Lines{"launch 0 on main", "norm_backward on main for 0:" + made.substr(made.rfind(' ')), "join"}));
+}
+
 }  // namespace
 }  // namespace stowage::executor
