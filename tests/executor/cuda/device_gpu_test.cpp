@@ -53,9 +53,8 @@ TEST_F(StreamOwner, KeepsItsStreamThroughAMove) {
     cudaStream_t handle = from.get();
     const Stream to = std::move(from);
     EXPECT_EQ(to.get(), handle);
-    EXPECT_EQ(
-        from.get(),
-        nullptr);  // NOLINT(bugprone-use-after-move,clang-analyzer-cplusplus.Move): what a move leaves is promised
+    // NOLINTNEXTLINE(bugprone-use-after-move,clang-analyzer-cplusplus.Move): what a move leaves is promised
+    EXPECT_EQ(from.get(), nullptr);
     to.synchronize();
     EXPECT_TRUE(to.ref().is_idle());
 }
