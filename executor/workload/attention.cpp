@@ -57,8 +57,10 @@ Handle make_handle() {
     return Handle(handle);
 }
 
-/// The shape of one launch: `heads` and `groups` of a packed row that has `all_heads` and `all_groups`.
+/// The shape of one launch: `heads` and `groups` of a packed row that has `all_heads` and `all_groups`, for `batch` of
+/// the sequences whose rows alternate.
 struct Shape {
+    std::int64_t all_batch = 0;
     std::int64_t batch = 0;
     std::int64_t sequence = 0;
     std::int64_t all_heads = 0;
@@ -78,7 +80,7 @@ std::vector<std::int64_t> dimensions(const Shape& shape, std::int64_t heads) {
 
 /// Of [batch, head, place, element] in rows of `width` elements.
 std::vector<std::int64_t> strides(const Shape& shape, std::int64_t width) {
-    return {width, shape.head_size, shape.batch * width, 1};
+    return {width, shape.head_size, shape.all_batch * width, 1};
 }
 
 enum Uid : std::int64_t { kQuery = 1, kKey, kValue, kOutput, kStatistics, kGradient, kDQuery, kDKey, kDValue };
@@ -96,8 +98,9 @@ void mark_output(const Tensor& tensor, Uid uid, const std::vector<std::int64_t>&
 std::vector<std::int64_t> statistics_dimensions(const Shape& shape) {
     return {shape.batch, shape.heads, shape.sequence, 1};
 }
+/// Packed, as cuDNN demands: hence one sequence at a time where the heads are launched in parts.
 std::vector<std::int64_t> statistics_strides(const Shape& shape) {
-    return {shape.all_heads * shape.sequence, shape.sequence, 1, 1};
+    return {shape.heads * shape.sequence, shape.sequence, 1, 1};
 }
 
 std::shared_ptr<graph::Graph> empty_graph() {
@@ -202,8 +205,8 @@ struct Ready {
 };
 
 Shape shape_of(const CallSizes& sizes, std::int64_t parts) {
-    return {sizes.batch,         sizes.sequence,       sizes.heads,     sizes.groups,
-            sizes.heads / parts, sizes.groups / parts, sizes.head_size, sizes.value};
+    return {sizes.batch,         parts == 1 ? sizes.batch : 1, sizes.sequence,  sizes.heads, sizes.groups,
+            sizes.heads / parts, sizes.groups / parts,         sizes.head_size, sizes.value};
 }
 
 /// The fewest parts, more than `parts`, that would fit if workspace grew with heads; none if groups cannot be split so.
@@ -258,16 +261,23 @@ void add_packed(Pointers& pointers, void* packed, const Shape& shape, std::int64
 }
 
 /// forward: packed, o, statistics, workspace. backward: packed, o, statistics, do, packed gradient, workspace.
-Pointers pointers_of(Call call, const Shape& shape, std::int64_t part, std::span<void* const> buffers) {
+/// Launch number `launch`: the parts of the first sequence, then those of the next one.
+Pointers pointers_of(Call call, const Shape& shape, std::int64_t launch, std::span<void* const> buffers) {
     Pointers pointers;
-    const std::int64_t output_bytes = 2 * part * shape.heads * shape.head_size;
-    const auto statistics_bytes = static_cast<std::int64_t>(sizeof(float)) * part * shape.heads * shape.sequence;
-    add_packed(pointers, buffers[0], shape, part, {kQuery, kKey, kValue});
+    const std::int64_t parts = shape.all_heads / shape.heads;
+    const std::int64_t part = launch % parts;
+    const std::int64_t sequence = launch / parts;
+    const std::int64_t output_bytes = 2 * (part * shape.heads * shape.head_size + sequence * shape.output_width());
+    const auto statistics_bytes =
+        static_cast<std::int64_t>(sizeof(float)) * (sequence * shape.all_heads + part * shape.heads) * shape.sequence;
+    void* const packed = at(buffers[0], 2 * sequence * shape.packed_width());
+    add_packed(pointers, packed, shape, part, {kQuery, kKey, kValue});
     pointers[kOutput] = at(buffers[1], output_bytes);
     pointers[kStatistics] = at(buffers[2], statistics_bytes);
     if (call == Call::attention_forward) return pointers;
     pointers[kGradient] = at(buffers[3], output_bytes);
-    add_packed(pointers, buffers[4], shape, part, {kDQuery, kDKey, kDValue});
+    void* const packed_gradient = at(buffers[4], 2 * sequence * shape.packed_width());
+    add_packed(pointers, packed_gradient, shape, part, {kDQuery, kDKey, kDValue});
     return pointers;
 }
 
@@ -300,8 +310,9 @@ void Attention::launch(Call call, const CallSizes& sizes, std::span<void* const>
     STOWAGE_CHECK(found != state_->ready.end(), "attention that was not prepared");
     const Ready& ready = found->second;
     check_cudnn(cudnnSetStream(state_->handle.get(), stream), "choosing cuDNN's stream");
-    for (std::int64_t part = 0; part < ready.workspace.parts; ++part) {
-        Pointers pointers = pointers_of(call, ready.shape, part, buffers);
+    const std::int64_t launches = ready.workspace.parts * (ready.shape.all_batch / ready.shape.batch);
+    for (std::int64_t launch = 0; launch < launches; ++launch) {
+        Pointers pointers = pointers_of(call, ready.shape, launch, buffers);
         auto status = ready.plan.graph->execute(state_->handle.get(), pointers, buffers.back());
         if (status.is_good()) continue;
         throw DeviceError(fmt::format("{}: {}, while launching {}, on {}", version_text(), status.get_message(),

@@ -27,7 +27,7 @@ namespace stowage::executor {
 struct AttentionWorkspace {
     std::int64_t whole_bytes = 0;  ///< for all heads at once
     std::int64_t used_bytes = 0;   ///< as it is run
-    std::int64_t parts = 1;        ///< how many times the kernels are launched, each for heads / parts
+    std::int64_t parts = 1;        ///< the kernels are launched for heads / parts of one sequence at a time; 1: for all
 };
 
 constexpr bool is_attention(layers::Call call) {

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
+#include <utility>
 #include <vector>
 
 #include "executor/cuda/check.hpp"
@@ -47,9 +47,7 @@ public:
           bias_(allocate(2 * key.m)),
           workspace_(allocate(workspace_bytes)),
           digest_(allocate(sizeof(std::uint64_t))),
-          step_(allocate(sizeof(std::uint64_t))),
-          start_(EventTiming::on),
-          end_(EventTiming::on) {
+          step_(allocate(sizeof(std::uint64_t))) {
         fill(a_, key.m * key.k, 1);
         fill(b_, key.k * key.n, 2);
         fill(bias_, key.m, 3);
@@ -65,12 +63,23 @@ public:
         return problem_.launch(handle_, candidate.algorithm, pointers, candidate.workspace_bytes, stream_.get()) ==
                CUBLAS_STATUS_SUCCESS;
     }
-    double microseconds(const Candidate& candidate) {
-        start_.record(stream_.ref());
-        launch(candidate);
-        end_.record(stream_.ref());
-        end_.synchronize();
-        return static_cast<double>(elapsed(start_.ref(), end_.ref()).count()) / 1e3;
+    /// Launches each once and then reads the times, so that the device stays under load. In microseconds.
+    std::vector<double> times_of(const std::vector<Candidate>& candidates) {
+        while (starts_.size() < candidates.size()) {
+            starts_.emplace_back(EventTiming::on);
+            ends_.emplace_back(EventTiming::on);
+        }
+        for (std::size_t i = 0; i < candidates.size(); ++i) {
+            starts_[i].record(stream_.ref());
+            launch(candidates[i]);
+            ends_[i].record(stream_.ref());
+        }
+        stream_.synchronize("measuring matrix products");
+        std::vector<double> times;
+        for (std::size_t i = 0; i < candidates.size(); ++i) {
+            times.push_back(static_cast<double>(elapsed(starts_[i].ref(), ends_[i].ref()).count()) / 1e3);
+        }
+        return times;
     }
     /// Of the product, computed into a matrix that held something else.
     std::uint64_t digest(const Candidate& candidate, int pattern) {
@@ -109,8 +118,8 @@ private:
     DeviceMemory workspace_;
     DeviceMemory digest_;
     DeviceMemory step_;
-    Event start_;
-    Event end_;
+    std::vector<Event> starts_;
+    std::vector<Event> ends_;
 };
 
 using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, CublasRelease>;
@@ -174,24 +183,25 @@ double median(std::vector<double> values) {
     return *middle;
 }
 
-/// Leaves those near the fastest, so that the rounds go to what may win.
+/// Leaves those near the fastest, so that the rounds go to what may win. Each has been launched before it counts.
 void keep_the_fast(Bench& bench, std::vector<Candidate>& candidates) {
     std::erase_if(candidates, [&](const Candidate& candidate) { return !bench.launch(candidate); });
-    for (Candidate& candidate : candidates) {
-        bench.launch(candidate);
-        candidate.median_us = bench.microseconds(candidate);
+    if (candidates.empty()) return;
+    bench.times_of(candidates);
+    const std::vector<double> times = bench.times_of(candidates);
+    const double slowest = kWorthMeasuring * *std::ranges::min_element(times);
+    std::vector<Candidate> kept;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+        if (times[i] <= slowest) kept.push_back(candidates[i]);
     }
-    double fastest = 0;
-    for (const Candidate& candidate : candidates) {
-        if (fastest == 0 || candidate.median_us < fastest) fastest = candidate.median_us;
-    }
-    std::erase_if(candidates, [&](const Candidate& c) { return c.median_us > kWorthMeasuring * fastest; });
+    candidates = std::move(kept);
 }
 
 void measure(Bench& bench, std::vector<Candidate>& candidates) {
     std::vector<std::vector<double>> times(candidates.size());
     for (int round = 0; round < kRounds; ++round) {
-        for (std::size_t i = 0; i < candidates.size(); ++i) times[i].push_back(bench.microseconds(candidates[i]));
+        const std::vector<double> one = bench.times_of(candidates);
+        for (std::size_t i = 0; i < candidates.size(); ++i) times[i].push_back(one[i]);
     }
     for (std::size_t i = 0; i < candidates.size(); ++i) candidates[i].median_us = median(times[i]);
     std::ranges::stable_sort(candidates, {}, &Candidate::median_us);

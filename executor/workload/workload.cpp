@@ -9,6 +9,7 @@
 #include "executor/workload/device_memory.hpp"
 #include "executor/workload/gemm.hpp"
 #include "executor/workload/kernels/kernels.hpp"
+#include "executor/workload/kernels/loading.hpp"
 #include "executor/workload/launch_kernels.hpp"
 #include "scenarios/types/check.hpp"
 
@@ -75,6 +76,8 @@ std::vector<PreparedAttention> Workload::prepare(std::span<const CallShape> call
         if (!is_attention(shape.call) || std::ranges::any_of(prepared, is_same)) continue;
         prepared.push_back({shape, state_->attention.prepare(shape.call, shape.sizes)});
     }
+    kernels::load_kernels();
+    check(cudaGetLastError(), "loading the workload's kernels");
     bool measured = false;
     for (const auto& [key, workspace_bytes] : products_of(calls)) {
         measured = state_->gemms.prepare(key, workspace_bytes) || measured;

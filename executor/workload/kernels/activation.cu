@@ -142,4 +142,8 @@ void activation_backward(const void* g, const void* da, void* dg, void* a, Exten
     }
 }
 
+void load_activation_kernels() {
+    load_each(swiglu_forward_kernel, gelu_forward_kernel, swiglu_backward_kernel, gelu_backward_kernel);
+}
+
 }  // namespace stowage::executor::kernels

@@ -83,4 +83,8 @@ void bias_gradient(const void* dy, void* gradient, bool fp32, float* partials, E
     add_partials(partials, count, extent.columns, gradient, fp32, stream);
 }
 
+void load_sum_kernels() {
+    load_each(column_sums_kernel, add_partials_kernel<float>, add_partials_kernel<__nv_bfloat16>);
+}
+
 }  // namespace stowage::executor::kernels

@@ -103,4 +103,8 @@ void check_fence(const void* fence, std::int64_t bytes, FenceReport* report, cud
                                                                   report);
 }
 
+void load_debug_kernels() {
+    load_each(spin_kernel, digest_kernel, fill_fence_kernel, clear_report_kernel, check_fence_kernel);
+}
+
 }  // namespace stowage::executor::kernels

@@ -3,10 +3,12 @@
 // Device code that the kernels share: 16-byte accesses to bf16, and sums over a warp and a block in a fixed order.
 
 #include <cuda_bf16.h>
+#include <cuda_runtime.h>
 
 #include <cstdint>
 
 #include "executor/workload/kernels/kernels.hpp"
+#include "executor/workload/kernels/loading.hpp"
 
 namespace stowage::executor::kernels {
 
@@ -64,6 +66,13 @@ __device__ __forceinline__ float2 block_sum(float2 value, float2* shared) {
 
 inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
     return static_cast<unsigned>((items + per_block - 1) / per_block);
+}
+
+/// Asking for a kernel's attributes loads it.
+template <class... Kernels>
+void load_each(Kernels... kernels) {
+    cudaFuncAttributes attributes{};
+    (static_cast<void>(cudaFuncGetAttributes(&attributes, kernels)), ...);
 }
 
 /// Adds to a main gradient of either type.

@@ -121,4 +121,6 @@ void embedding_backward(const std::int32_t* tokens, const void* dy, void* gradie
     }
 }
 
+void load_embedding_kernels() { load_each(forward_kernel, backward_kernel<float>, backward_kernel<__nv_bfloat16>); }
+
 }  // namespace stowage::executor::kernels

@@ -58,4 +58,6 @@ void load_hidden(void* out, std::int64_t count, LoadKey key, cudaStream_t stream
                                                                                        count, key);
 }
 
+void load_input_kernels() { load_each(set_step_kernel, load_tokens_kernel, load_hidden_kernel); }
+
 }  // namespace stowage::executor::kernels

@@ -179,4 +179,9 @@ void mean_square_backward(const void* y, void* dy, std::int64_t count, float sca
                                                                      static_cast<__nv_bfloat16*>(dy), count, scale);
 }
 
+void load_loss_kernels() {
+    load_each(log_sum_exp_kernel, cross_entropy_loss_kernel, cross_entropy_backward_kernel, square_sums_kernel,
+              add_squares_kernel, scale_kernel);
+}
+
 }  // namespace stowage::executor::kernels

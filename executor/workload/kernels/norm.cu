@@ -230,4 +230,22 @@ void norm_backward(const NormBackward& buffers, Extent extent, std::int64_t part
                  buffers.fp32, stream);
 }
 
+namespace {
+
+template <int Threads, int K>
+void load_size() {
+    load_each(forward_kernel<Threads, K, false>, forward_kernel<Threads, K, true>, backward_kernel<Threads, K, false>,
+              backward_kernel<Threads, K, true>);
+}
+
+}  // namespace
+
+void load_norm_kernels() {
+    load_size<128, 1>();
+    load_size<256, 1>();
+    load_size<512, 1>();
+    load_size<512, 2>();
+    load_size<1024, 2>();
+}
+
 }  // namespace stowage::executor::kernels

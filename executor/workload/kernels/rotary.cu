@@ -79,4 +79,6 @@ void fill_rotary_table(float* table, std::int64_t sequence, std::int64_t head_si
                                                                             half, base);
 }
 
+void load_rotary_kernels() { load_each(rotary_kernel<false>, rotary_kernel<true>, fill_table_kernel); }
+
 }  // namespace stowage::executor::kernels

@@ -1,0 +1,16 @@
+#include "executor/workload/kernels/loading.hpp"
+
+namespace stowage::executor::kernels {
+
+void load_kernels() {
+    load_input_kernels();
+    load_embedding_kernels();
+    load_norm_kernels();
+    load_sum_kernels();
+    load_rotary_kernels();
+    load_activation_kernels();
+    load_loss_kernels();
+    load_debug_kernels();
+}
+
+}  // namespace stowage::executor::kernels

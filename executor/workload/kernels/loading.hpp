@@ -1,0 +1,20 @@
+#pragma once
+
+// The driver loads a kernel when it is first used, which takes time and memory: neither belongs into a capture or a
+// measured step.
+
+namespace stowage::executor::kernels {
+
+/// Loads every kernel of this folder onto the current device. A failure is left as the last error.
+void load_kernels();
+
+void load_input_kernels();
+void load_embedding_kernels();
+void load_norm_kernels();
+void load_sum_kernels();
+void load_rotary_kernels();
+void load_activation_kernels();
+void load_loss_kernels();
+void load_debug_kernels();
+
+}  // namespace stowage::executor::kernels
