@@ -80,6 +80,8 @@ private:
     void reload(const layers::LayerScript& script, const FrameLayout& layout, layers::SavedIndex saved,
                 types::Module module, Stream stream, Scope scope);
     void read(layers::SavedIndex saved, const BackwardDecisions& decisions);
+    void release_pinned(const FrameLayout& layout, layers::SavedIndex saved, Bytes bytes, types::Module module,
+                        Stream stream, Scope scope);
     void planned_read(layers::SavedIndex saved, const BackwardDecisions& decisions);
     void forget(layers::SavedIndex saved, const BackwardDecisions& decisions);
     [[nodiscard]] bool moved(layers::SavedIndex saved) const;

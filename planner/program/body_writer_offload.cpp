@@ -186,12 +186,17 @@ void BodyWriter::reload(const layers::LayerScript& script, const FrameLayout& la
           .detail = builder_.label("reload " + saved.name),
           .bytes = saved.bytes(),
           .duration = builder_.durations().copy(Direction::host_to_device, saved.bytes())});
+    if (!builder_.planned()) release_pinned(layout, saved_index, saved.bytes(), module, stream, scope);
+}
+
+void BodyWriter::release_pinned(const FrameLayout& layout, layers::SavedIndex saved, Bytes bytes, types::Module module,
+                                Stream stream, Scope scope) {
     emit({.kind = OperationKind::pinned_release,
           .stream = stream,
           .module = module,
           .scope = scope,
-          .slot = layout.pinned_slot(saved_index),
-          .bytes = saved.bytes()});
+          .slot = layout.pinned_slot(saved),
+          .bytes = bytes});
 }
 
 void BodyWriter::read(layers::SavedIndex saved, const BackwardDecisions& decisions) {
@@ -204,7 +209,8 @@ void BodyWriter::read(layers::SavedIndex saved, const BackwardDecisions& decisio
     reload(script_, layout_, saved, module, Stream::main, kOwnFrame);
 }
 
-/// The first read of a group: what is ordered there, and the wait for its reload.
+/// The first read of a group: what is ordered there, and the wait for its reload. Its pinned memory is free from here
+/// on: a copy that is issued later waits for the main stream, and that has waited for the reload.
 void BodyWriter::planned_read(layers::SavedIndex saved, const BackwardDecisions& decisions) {
     if (!layout_.is_movable(saved)) return;
     const types::Module module = *script_.saved[layers::index(saved)].group;
@@ -212,6 +218,10 @@ void BodyWriter::planned_read(layers::SavedIndex saved, const BackwardDecisions&
     begun_.insert(module);
     planned_hook(StepKind::read, module, decisions);
     if (const auto& awaited = decisions.waits[static_cast<std::size_t>(module)]) await_reload(*awaited);
+    if (!offloaded_.contains(module)) return;
+    for (const layers::SavedIndex moved_entry : layout_.movable(module))
+        release_pinned(layout_, moved_entry, script_.saved[layers::index(moved_entry)].bytes(), module, Stream::main,
+                       kOwnFrame);
 }
 
 void BodyWriter::forget(layers::SavedIndex saved, const BackwardDecisions& decisions) {

@@ -1,10 +1,10 @@
 #include "tests/support/overlap_checker.hpp"
 
-#include <array>
 #include <map>
 #include <optional>
 #include <set>
 
+#include "tests/support/happens_before.hpp"
 #include "tests/support/program_checker.hpp"
 
 namespace stowage::tests {
@@ -16,53 +16,7 @@ using program::RunStage;
 using program::StepProgram;
 using program::Stream;
 
-/// What comes before what: a node for every operation of a stream, each with all nodes before it.
-class Before {
-public:
-    using Node = std::size_t;
-
-    /// The next node of a stream, behind its last one and the given ones.
-    Node add(Stream stream, const std::vector<Node>& behind = {}) {
-        std::vector<bool> before(before_.size() + 1, false);
-        const auto take = [&](Node node) {
-            for (std::size_t i = 0; i < before_[node].size(); ++i)
-                if (before_[node][i]) before[i] = true;
-        };
-        if (const auto& last = last_[program::index(stream)]) take(*last);
-        for (const Node node : behind) take(node);
-        before.back() = true;
-        before_.push_back(std::move(before));
-        last_[program::index(stream)] = before_.size() - 1;
-        return before_.size() - 1;
-    }
-    /// The same for what takes time: it may use memory.
-    Node work(Stream stream) {
-        last_work_[program::index(stream)] = add(stream);
-        return before_.size() - 1;
-    }
-    void all_behind(const std::vector<Node>& nodes) {
-        for (int i = 0; i < program::kStreamCount; ++i) add(static_cast<Stream>(i), nodes);
-    }
-    [[nodiscard]] std::vector<Node> last(Stream stream) const {
-        const auto& node = last_[program::index(stream)];
-        return node ? std::vector<Node>{*node} : std::vector<Node>{};
-    }
-    [[nodiscard]] std::optional<Node> last_work(Stream stream) const { return last_work_[program::index(stream)]; }
-    [[nodiscard]] std::vector<Node> all_last() const {
-        std::vector<Node> nodes;
-        for (const auto& node : last_)
-            if (node) nodes.push_back(*node);
-        return nodes;
-    }
-    [[nodiscard]] bool comes_before(Node first, Node second) const {
-        return first < before_[second].size() && before_[second][first];
-    }
-
-private:
-    std::vector<std::vector<bool>> before_;
-    std::array<std::optional<Node>, program::kStreamCount> last_;
-    std::array<std::optional<Node>, program::kStreamCount> last_work_;
-};
+using Before = HappensBefore;
 
 struct Tenant {
     std::int64_t begin = 0;
@@ -76,10 +30,16 @@ struct Tenant {
     std::string name;
 };
 
+/// Of a buffer since it was allocated.
+struct Contents {
+    std::optional<Before::Node> written;
+    std::vector<Before::Node> read;
+};
+
 class Walker {
 public:
     Walker(const StepProgram& program, RunStage stage, const std::vector<std::int64_t>& offsets)
-        : program_(program), offsets_(offsets), capture_(stage == RunStage::capture) {
+        : program_(program), stage_(stage), offsets_(offsets), capture_(stage == RunStage::capture) {
         for (const IssuedOperation& launch : expand(program, RunStage::steady))
             if (launch.operation.kind == OperationKind::graph_launch && launch.operation.stream != Stream::main)
                 on_graph_stream_.insert(launch.graph);
@@ -90,8 +50,13 @@ public:
         const std::uint32_t slot = program_.frame_slots[issued.frame] + operation.slot;
         const std::uint32_t event = program_.frame_events[issued.frame] + operation.slot;
         switch (operation.kind) {
-            case OperationKind::copy: fill(operation, before_.work(operation.stream)); break;
-            case OperationKind::compute:
+            case OperationKind::copy: {
+                const Before::Node node = before_.work(operation.stream);
+                fill(operation, node);
+                use(issued, node);
+                break;
+            }
+            case OperationKind::compute: use(issued, before_.work(operation.stream)); break;
             case OperationKind::collective:
             case OperationKind::peer_transfer: before_.work(operation.stream); break;
             case OperationKind::event_record: events_[event] = before_.add(operation.stream); break;
@@ -116,8 +81,8 @@ public:
             case OperationKind::record_stream:
                 if (live_.contains(slot)) tenants_[live_[slot]].streams.insert(operation.stream);
                 break;
-            case OperationKind::pinned_acquire:
-            case OperationKind::pinned_release:
+            case OperationKind::pinned_acquire: contents_.erase(slot); break;
+            case OperationKind::pinned_release: pinned_away(slot); break;
             case OperationKind::empty_cache: break;
         }
     }
@@ -127,6 +92,7 @@ public:
 private:
     void allocate(const IssuedOperation& issued, std::uint32_t slot) {
         const Operation& operation = issued.operation;
+        contents_.erase(slot);
         Tenant tenant;
         tenant.begin = offsets_.at(next_++);
         tenant.end = tenant.begin + operation.bytes.count;
@@ -138,6 +104,45 @@ private:
         if (tenant.begin >= 0) check(tenant);
         live_[slot] = tenants_.size();
         tenants_.push_back(std::move(tenant));
+    }
+
+    /// Every operand against what was done with its buffer before.
+    void use(const IssuedOperation& issued, Before::Node node) {
+        const Operation& operation = issued.operation;
+        if (operation.slot == 0 || operation.slot >= program_.works.size()) return;
+        const program::Instance& instance = program_.instances(stage_)[issued.instance];
+        for (const program::BufferRef& buffer : program_.works[operation.slot].buffers) {
+            if (buffer.space != program::BufferRef::Space::frame) continue;
+            const std::uint32_t frame = program_.scope_frames[instance.frames_begin + buffer.scope];
+            const std::uint32_t slot = program_.frame_slots[frame] + buffer.slot;
+            if (const auto live = live_.find(slot); live != live_.end()) tenants_[live->second].uses.push_back(node);
+            use(issued, contents_[slot], buffer.access, node);
+        }
+    }
+
+    /// A read comes behind the last write, a write behind that and all reads since.
+    void use(const IssuedOperation& issued, Contents& contents, layers::Access access, Before::Node node) {
+        const auto behind = [&](Before::Node other) {
+            if (other != node && !before_.comes_before(other, node))
+                result_.races.push_back(text_of(program_, issued) + ", microbatch " +
+                                        std::to_string(issued.microbatch));
+        };
+        if (contents.written) behind(*contents.written);
+        if (access == layers::Access::read) {
+            contents.read.push_back(node);
+            return;
+        }
+        for (const Before::Node reader : contents.read) behind(reader);
+        contents = {node, {}};
+    }
+
+    /// The next copy to the host may take the memory: it must come behind the reload.
+    void pinned_away(std::uint32_t slot) {
+        const Before::Node next = before_.add(Stream::main);
+        const auto found = contents_.find(slot);
+        if (found == contents_.end()) return;
+        for (const Before::Node reader : found->second.read)
+            if (!before_.comes_before(reader, next)) ++result_.early_pinned_releases;
     }
 
     void check(const Tenant& tenant) {
@@ -175,6 +180,7 @@ private:
     }
 
     const StepProgram& program_;
+    RunStage stage_;
     const std::vector<std::int64_t>& offsets_;
     bool capture_;
     std::set<std::uint32_t> on_graph_stream_;
@@ -184,6 +190,7 @@ private:
     std::map<std::uint32_t, Before::Node> events_;
     std::map<std::uint32_t, std::size_t> live_;
     std::vector<Tenant> tenants_;
+    std::map<std::uint32_t, Contents> contents_;  ///< by slot
     Overlaps result_;
 };
 
