@@ -85,7 +85,7 @@ Verdict worst(std::span<const Finding> findings) {
 std::vector<types::ModuleSet> legal_subsets(const types::Scenario& scenario, types::ModuleSet candidates) {
     std::vector<types::Module> present;
     for (const types::Module module : candidates.list())
-        if (has_site_anywhere(scenario.model, module)) present.push_back(module);
+        if (has_site_anywhere(scenario, module)) present.push_back(module);
     std::vector<types::ModuleSet> subsets;
     add_subsets(present, 0, {}, subsets);
     std::erase_if(subsets, [&](types::ModuleSet modules) {

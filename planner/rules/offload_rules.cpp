@@ -30,7 +30,9 @@ Offence unknown_module(const Case& c) {
     return modules_if_any(unknown);
 }
 
+/// Our own attention saves its output once, in the projection's group, and reads it back from there.
 Offence projection_without_attention(const Case& c) {
+    if (c.scenario.implementation != types::Implementation::megatron) return std::nullopt;
     if (!c.choice.modules.contains(Module::attn_proj) || c.choice.modules.contains(Module::core_attn))
         return std::nullopt;
     return "offload_modules has attn_proj and not core_attn";
@@ -114,7 +116,8 @@ Offence delay_before_its_time(const Case& c) {
 
 Offence fused_norm_in_some_layers(const Case& c) {
     const types::Model& model = c.scenario.model;
-    if (!c.offloads(Module::mlp_norm) || !has_site_anywhere(model, Module::mlp_norm)) return std::nullopt;
+    if (c.scenario.implementation != types::Implementation::megatron) return std::nullopt;
+    if (!c.offloads(Module::mlp_norm) || !has_site_anywhere(c.scenario, Module::mlp_norm)) return std::nullopt;
     const auto dense = [&](std::int64_t layer) { return model.feed_forward_of(layer) == types::FeedForward::dense; };
     if (!any_layer(model, dense)) return std::nullopt;
     return fmt::format("offload_modules has mlp_norm, dense {}", layers_where(model, dense));
@@ -123,7 +126,7 @@ Offence fused_norm_in_some_layers(const Case& c) {
 Offence module_without_site(const Case& c) {
     ModuleSet absent;
     for (const Module module : c.choice.modules.list())
-        if (!has_site_anywhere(c.scenario.model, module)) absent.insert(module);
+        if (!has_site_anywhere(c.scenario, module)) absent.insert(module);
     return modules_if_any(absent);
 }
 

@@ -24,7 +24,7 @@ constexpr RuleSet kMain = RuleSet::main_2026_08;
 
 constexpr std::array kConditions = {
     Condition{"O3", kMain, "offload_modules has fused_group_mlp before core-0.19, or gdp_qkv before main-2026-08."},
-    Condition{"O4", kMain, "offload_modules has attn_proj and not core_attn."},
+    Condition{"O4", kMain, "The implementation is megatron, and offload_modules has attn_proj and not core_attn."},
     Condition{"O5", kMain, "offload_modules has gdp_qkv and recompute_modules has gdp_in_proj."},
     Condition{"O6", kMain,
               "offload_modules has expert_fc1, moe_act or fused_group_mlp, and recompute_modules has moe."},

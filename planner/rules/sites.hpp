@@ -16,8 +16,9 @@ namespace stowage::rules {
 /// core/models/hybrid/hybrid_layer_specs.py, core/ssm/gated_delta_product.py.
 bool has_site(const types::Model& model, types::Module module, std::int64_t layer);
 
-/// Whether any layer has one.
-bool has_site_anywhere(const types::Model& model, types::Module module);
+/// Whether any layer of the scenario has one. Layers of implementation `stowage` have their norms apart, and so a group
+/// for each of the five modules of a dense layer.
+bool has_site_anywhere(const types::Scenario& scenario, types::Module module);
 
 /// The modules that `--offload-modules` of a Megatron of this rule set knows.
 types::ModuleSet known_modules(types::RuleSet set);

@@ -109,10 +109,19 @@ std::vector<const program::StepProgram*> programs_of(const LoweredRanks& lowered
     return programs;
 }
 
+/// No framework stands between stowage's own layers and the launches.
+types::Node machine_of(const types::Scenario& scenario) {
+    types::Node node = scenario.hardware.node;
+    if (scenario.implementation != types::Implementation::stowage) return node;
+    node.host.framework_forward = node.host.framework_backward = {};
+    node.graph.framework_forward = node.graph.framework_backward = {};
+    return node;
+}
+
 std::pair<Outcome, simulator::Prediction> predict(const Job& job, const OffloadChoice& choice,
                                                   const LoweredRanks& lowered, simulator::SimulationOptions options) {
     options.allocator = job.allocator;
-    simulator::Prediction prediction = simulator::simulate(programs_of(lowered), job.scenario.hardware.node, options);
+    simulator::Prediction prediction = simulator::simulate(programs_of(lowered), machine_of(job.scenario), options);
     Outcome outcome = finish(job, choice, lowered, prediction);
     outcome.stopped = prediction.out_of_memory.has_value();
     outcome.shortage = prediction.shortage;
