@@ -22,9 +22,8 @@ void describe_sizes(Fields& fields, types::Model& model) {
     fields.count({"num_query_groups", "key/value heads; default num_attention_heads"}, model.num_query_groups, kHeads);
     fields.count({"kv_channels", "size of one head; default hidden_size / num_attention_heads"}, model.kv_channels,
                  kWidth);
-    fields.count({"vocab_size",
-                  "tokens of the vocabulary before padding; 0: layers alone, without embedding and output layer", true},
-                 model.vocab_size, kVocabulary);
+    fields.count({"vocab_size", "tokens of the vocabulary before padding; 0: layers alone", true}, model.vocab_size,
+                 kVocabulary);
     fields.count({"make_vocab_size_divisible_by", "padding of the vocabulary per tensor-parallel rank"},
                  model.make_vocab_size_divisible_by, kWidth);
     fields.count({"max_position_embeddings", "learned positions"}, model.max_position_embeddings,
