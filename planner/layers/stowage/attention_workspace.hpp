@@ -6,10 +6,9 @@
 
 namespace stowage::layers {
 
-/// Scratch memory that cuDNN's fused attention asks for in a bf16 backward, in bytes: the query's gradient summed in
-/// fp32 [b, heads, s, size], the row sums of output times gradient [b, heads, s] in fp32, and with grouped queries the
-/// gradients of key and value of every query head before those of a group are added, [b, heads, s, size] each. The
-/// executor asks cuDNN before it runs and fails if that wants more.
+/// Scratch memory that cuDNN's fused attention asks for in a deterministic bf16 backward, in bytes. On Hopper it keeps
+/// the gradient of the scores, [b, heads, s, s]; where that is more than the MLP's buffers, which are free by then, the
+/// executor runs some heads at a time. The executor asks cuDNN before it runs and fails if that wants more.
 std::int64_t attention_backward_workspace(const Dimensions& dim);
 
 }  // namespace stowage::layers
