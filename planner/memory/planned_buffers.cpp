@@ -27,7 +27,7 @@ public:
         const std::uint32_t frame = frame_of(instance, operation);
         const std::uint32_t slot = program_.frame_slots[frame] + operation.slot;
         switch (operation.kind) {
-            case OperationKind::allocate: allocate(operation, slot); break;
+            case OperationKind::allocate: allocate(operation, slot, instance.microbatch); break;
             case OperationKind::free: free(operation, slot); break;
             case OperationKind::record_stream:
                 if (PlannedBuffer* const buffer = find(slot)) streams_of(*buffer) |= bit(operation.stream);
@@ -66,7 +66,7 @@ private:
         return streams_[static_cast<std::size_t>(&buffer - result_.buffers.data())];
     }
 
-    void allocate(const Operation& operation, std::uint32_t slot) {
+    void allocate(const Operation& operation, std::uint32_t slot, std::int32_t microbatch) {
         number_of_[slot] = static_cast<std::uint32_t>(result_.buffers.size());
         PlannedBuffer buffer;
         buffer.bytes = operation.bytes;
@@ -75,6 +75,7 @@ private:
         buffer.made = time_++;
         buffer.known = order_.clock(operation.stream);
         buffer.pool = pool_;
+        buffer.microbatch = microbatch;
         const bool loaded = operation.stream == Stream::h2d;
         if (loaded) to_fill_.push_back(number_of_[slot]);
         result_.buffers.push_back(buffer);

@@ -24,7 +24,8 @@ struct PlannedBuffer {
     std::uint32_t gone = kNever;           ///< not freed in this stage
     program::StreamOrder::Clock known{};   ///< what its stream was ordered behind when it was allocated
     program::StreamOrder::Clock needed{};  ///< the places up to which streams use it; complete if it is freed
-    std::uint32_t pool = 0;                ///< capture: whether its graph runs on the manager's stream
+    std::int32_t microbatch = -1;
+    std::uint32_t pool = 0;  ///< capture: whether its graph runs on the manager's stream
 };
 
 struct StageBuffers {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "planner/memory/planned_buffers.hpp"
 #include "planner/memory/planned_placement.hpp"
@@ -32,7 +33,11 @@ Placement smallest(const std::vector<PlannedBuffer>& buffers, bool by_size, std:
         if (other.size < best.size) best = std::move(other);
     };
     if (best.size > bound) consider(place_online(buffers, Online::best_fit));
-    if (by_size && best.size > bound && buffers.size() <= PlannedMemory::kFew) consider(place_by_size(buffers));
+    if (best.size == bound || buffers.size() > PlannedMemory::kFew) return best;
+    if (by_size)
+        consider(place_by_size(buffers));
+    else if (std::optional<Placement> alike = place_alike_by_size(buffers))
+        consider(std::move(*alike));
     return best;
 }
 

@@ -20,8 +20,8 @@
 //
 // Addresses are chosen as the buffers come (lowest gap, smallest gap) and, for few, by falling size; the smallest
 // region wins, the simplest rule among equals. In the order of allocation equal states get equal addresses: with one
-// pipeline stage every microbatch finds its tensors where the first one had them. By falling size they would not, so
-// that is tried only where a step has one microbatch or microbatches overlap anyway (pipelines).
+// pipeline stage every microbatch finds its tensors where the first one had them. By falling size that holds if one
+// microbatch is placed and the others are laid on it; where microbatches overlap (pipelines) every buffer is placed.
 //
 // Tested by: tests/planner/memory/planned_memory_test.cpp, against a walk with full happens-before.
 

@@ -1,6 +1,7 @@
 #include "planner/memory/planned_placement.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "planner/memory/planned_memory.hpp"
@@ -135,6 +136,17 @@ private:
     std::int64_t end_ = 0;
 };
 
+/// Whether no two buffers that may be in use together share bytes.
+bool sound(const std::vector<PlannedBuffer>& buffers, const std::vector<std::int64_t>& offsets) {
+    for (std::size_t later = 0; later < buffers.size(); ++later)
+        for (std::size_t earlier = 0; earlier < later; ++earlier) {
+            const bool apart = offsets[earlier] + placed_bytes(buffers[earlier]) <= offsets[later] ||
+                               offsets[later] + placed_bytes(buffers[later]) <= offsets[earlier];
+            if (!apart && !may_share(buffers[earlier], buffers[later])) return false;
+        }
+    return true;
+}
+
 }  // namespace
 
 std::int64_t placed_bytes(const PlannedBuffer& buffer) {
@@ -187,6 +199,32 @@ Placement place_by_size(const std::vector<PlannedBuffer>& buffers) {
                              [&](std::int64_t at, std::uint32_t other) { return at < placement.offsets[other]; }),
             number);
     }
+    return placement;
+}
+
+std::optional<Placement> place_alike_by_size(const std::vector<PlannedBuffer>& buffers) {
+    std::vector<PlannedBuffer> once;                    // what is outside of microbatches, and the first one's
+    std::vector<std::size_t> first;                     // of the first microbatch: places in `once`
+    std::vector<std::size_t> place_of(buffers.size());  // in `once`
+    std::map<std::int32_t, std::size_t> allocated;      // by microbatch
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+        const PlannedBuffer& buffer = buffers[i];
+        place_of[i] = once.size();
+        if (buffer.microbatch > 0) {
+            const std::size_t number = allocated[buffer.microbatch]++;
+            if (number >= first.size()) return std::nullopt;
+            place_of[i] = first[number];
+            const PlannedBuffer& alike = once[first[number]];
+            if (alike.bytes != buffer.bytes || alike.stream != buffer.stream) return std::nullopt;
+            continue;
+        }
+        if (buffer.microbatch == 0) first.push_back(once.size());
+        once.push_back(buffer);
+    }
+    const Placement placed = place_by_size(once);
+    Placement placement{{}, placed.size};
+    for (const std::size_t place : place_of) placement.offsets.push_back(placed.offsets[place]);
+    if (!sound(buffers, placement.offsets)) return std::nullopt;
     return placement;
 }
 

@@ -6,6 +6,7 @@
 // Tested by: tests/planner/memory/planned_memory_test.cpp.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "planner/memory/planned_buffers.hpp"
@@ -29,6 +30,9 @@ enum class Online : std::uint8_t {
 Placement place_online(const std::vector<PlannedBuffer>& buffers, Online rule);
 /// Places the largest first, each as low as those before it let it. Cost: O(N^2 log N).
 Placement place_by_size(const std::vector<PlannedBuffer>& buffers);
+/// The same with one place for the n-th allocation of every microbatch, for steps whose microbatches allocate alike,
+/// one after the other. Result: nothing if they do not. Cost: O(N^2).
+std::optional<Placement> place_alike_by_size(const std::vector<PlannedBuffer>& buffers);
 /// The most bytes that no placement can make share: at an allocation, those of what is not freed and of what is freed
 /// but has not been usable for any allocation since. Cost: O(N) and O(what is freed and not usable) a buffer.
 std::int64_t live_peak(const std::vector<PlannedBuffer>& buffers);

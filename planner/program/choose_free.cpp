@@ -43,6 +43,10 @@ Bytes eligible_bytes(const layers::StageLayers& stage, const types::OffloadChoic
 
 types::FreeOffload choose_free(const layers::StageLayers& stage, const types::OffloadChoice& choice, Bytes bytes) {
     types::FreeOffload chosen;
+    std::size_t groups = 1;
+    for (const FrameLayout& layout : make_layouts(stage, choice)) groups = std::max(groups, layout.groups().size());
+    chosen.reload_ahead = static_cast<std::int64_t>(groups);
+    chosen.join_after = static_cast<std::int64_t>(groups);
     Bytes sum;
     for_each_group(stage, choice, [&](std::int64_t number, types::Module module, Bytes size) {
         if (sum >= bytes) return;

@@ -150,6 +150,15 @@ TEST(ChooseFree, LeavesSmallTensorsAndOtherModulesAlone) {
     EXPECT_EQ(eligible_bytes(synthetic_stage(0, 1, 3, layer), choice), 0_MiB);
 }
 
+TEST(ChooseFree, GivesCopiesALayersTime) {
+    OffloadChoice choice;
+    choice.modules = kBoth;
+    EXPECT_EQ(choose_free(synthetic_stage(0, 1, 4), choice, 1.0).reload_ahead, 2);  // two groups a layer
+    EXPECT_EQ(choose_free(synthetic_stage(0, 1, 4), choice, 1.0).join_after, 2);
+    choice.modules = {Module::core_attn};
+    EXPECT_EQ(choose_free(synthetic_stage(0, 1, 4), choice, 1.0).reload_ahead, 1);
+}
+
 TEST(ChooseFree, JoinsTheLayersOfAllStages) {
     OffloadChoice choice;
     choice.modules = {Module::core_attn};
