@@ -40,11 +40,14 @@ struct ExecuteOptions {
 void refuse_combinations(const ExecuteOptions& options) {
     if (options.no_profile && options.trace)
         throw CommandLineError("--trace shows the profiled step, which --no-profile leaves out");
+    if (options.debug.fences && options.allocator == "planned")
+        throw CommandLineError("--fences needs --allocator caching");
     if (options.gemm_table) refuse_to_replace(options.input, "--gemm-table", *options.gemm_table);
 }
 
 executor::AllocatorKind allocator_of(const ExecuteOptions& options, const std::string& policy) {
     if (options.allocator) return types::parse_name<executor::AllocatorKind>(*options.allocator).value();
+    if (options.debug.fences) return executor::AllocatorKind::caching;
     return policy == "stowage" ? executor::AllocatorKind::planned : executor::AllocatorKind::caching;
 }
 
@@ -120,10 +123,11 @@ void write_trace(Outputs& outputs, const search::Outcome& outcome, program::Step
 
 types::ExitCode run_execute(const ExecuteOptions& options) {
     refuse_combinations(options);
-    const ExecutedPolicy policy = read_executed_policy(options.common, options.input, options.policy);
+    ExecutedPolicy policy = read_executed_policy(options.common, options.input, options.policy);
     Outputs outputs(options.common, options.input, options.out, options.trace);
     executor::GpuVerbs& gpu = open_gpu_verbs("execute");
     const search::Job job = search::prepare(policy.scenario);
+    choose_groups(options.common, job, options.policy, policy);
     const search::Outcome outcome = search::evaluate(job, policy.choice);
     if (!outcome.runs()) throw types::Error(types::ExitCode::no, reports::stop_reason(outcome));
     const executor::ExecutionRequest request = request_of(options, policy, rank_of(options, outcome));
@@ -156,7 +160,9 @@ void add_run_options(CLI::App& verb, ExecuteOptions& options) {
         ->check(CLI::Range(std::int64_t{0}, kMostSteps));
     verb.add_option("--warmup-seconds", options.warmup_seconds, "at least so long, for clocks and power to settle")
         ->type_name("SECONDS");
-    verb.add_option("--seed", options.seed, "of parameters and tokens (1)")->type_name("N");
+    verb.add_option("--seed", options.seed, "of parameters and tokens (1)")
+        ->check(CLI::NonNegativeNumber)
+        ->type_name("N");
     verb.add_option("--gemm-table", options.gemm_table,
                     "algorithms of matrix products: read if the file is there, else measured and written")
         ->type_name("FILE");
@@ -166,9 +172,12 @@ void add_run_options(CLI::App& verb, ExecuteOptions& options) {
 void add_fault_options(CLI::App& verb, ExecuteOptions& options) {
     verb.add_flag("--verify", options.verify, "digests of the losses and gradients of every step; nothing is timed");
     verb.add_option("--spin", options.debug.spin_seed, "delay copies and events at random; slow, not timed")
+        ->check(CLI::NonNegativeNumber)
         ->type_name("SEED");
     verb.add_flag("--poison", options.debug.poison, "fill memory with NaN when it is taken and freed; slow, not timed");
     verb.add_flag("--fences", options.debug.fences, "watch for bytes written outside of buffers; slow, not timed");
+    verb.add_option("--dump", options.debug.dump, "write parameters, tokens, losses and gradients of the first step")
+        ->type_name("FOLDER");
 }
 
 }  // namespace

@@ -1,10 +1,15 @@
 #include "cli/execute_policy.hpp"
 
+#include <fmt/format.h>
+
 #include "cli/inputs.hpp"
+#include "planner/program/choose_free.hpp"
 #include "reports/document.hpp"
 
 namespace stowage::cli {
 namespace {
+
+constexpr std::int64_t kMostGroups = 1'000'000;
 
 constexpr const char* kOtherLayers = "found megatron, whose layers do not run here: what is executed are stowage's own";
 constexpr const char* kOwnLayers =
@@ -27,6 +32,47 @@ PolicyInput read_plan(const std::string& path) {
     return planned;
 }
 
+std::string default_policy(const types::OffloadChoice& choice) {
+    if (choice.free) return "stowage";
+    return choice.modules.empty() ? "none" : "megatron";
+}
+
+void refuse_options_of_another_policy(const std::string& policy, const ExecutedPolicyOptions& options) {
+    if (policy == "stowage") return;
+    const auto refuse = [&](bool given, const char* option) {
+        if (given) throw CommandLineError(fmt::format("{} is of --policy stowage, found policy {}", option, policy));
+    };
+    refuse(options.offload_bytes.has_value(), "--offload-bytes");
+    refuse(options.reload_ahead.has_value(), "--reload-ahead");
+    refuse(options.join_after.has_value(), "--join-after");
+}
+
+types::ModuleSet all_modules() {
+    types::ModuleSet modules;
+    for (const auto& [module, name] : types::enum_names<types::Module>()) modules.insert(module);
+    return modules;
+}
+
+/// Every rank's layers in one choice. `size`: bytes of one microbatch of a rank, or a fraction of them.
+template <class Size>
+types::FreeOffload choose(const search::Job& job, const types::OffloadChoice& choice, Size size) {
+    types::FreeOffload free;
+    for (const layers::StageLayers& stage : job.stages)
+        program::add_layers(free, program::choose_free(stage, choice, size));
+    return free;
+}
+
+types::FreeOffload choose(const CommonOptions& common, const search::Job& job, const types::OffloadChoice& choice,
+                          const std::optional<std::string>& bytes) {
+    if (!bytes) return choose(job, choice, choice.fraction);
+    const types::Bytes wanted = parse_size("--offload-bytes", *bytes);
+    for (const layers::StageLayers& stage : job.stages)
+        if (const types::Bytes most = program::eligible_bytes(stage, choice); most < wanted)
+            say(common, fmt::format("--offload-bytes: {} bytes of a microbatch can leave pipeline rank {}, all do",
+                                    most.count, stage.pipeline_rank));
+    return choose(job, choice, wanted);
+}
+
 }  // namespace
 
 void ExecutedPolicyOptions::add_to(CLI::App& verb) {
@@ -34,15 +80,44 @@ void ExecutedPolicyOptions::add_to(CLI::App& verb) {
                     "megatron: as Megatron's manager moves groups; stowage: any subset, fixed addresses; none")
         ->check(CLI::IsMember({"megatron", "stowage", "none"}))
         ->type_name("POLICY");
+    verb.add_option("--offload-bytes", offload_bytes, "policy stowage: of one microbatch, as 1.3GB; default: all")
+        ->type_name("SIZE");
+    verb.add_option("--reload-ahead", reload_ahead, "policy stowage: groups that a reload runs ahead (2)")
+        ->check(CLI::Range(std::int64_t{1}, kMostGroups))
+        ->type_name("N");
+    verb.add_option("--join-after", join_after, "policy stowage: commits after which a copy is waited for (2)")
+        ->check(CLI::Range(std::int64_t{1}, kMostGroups))
+        ->type_name("N");
 }
 
 ExecutedPolicy read_executed_policy(const CommonOptions& common, const std::string& input,
                                     const ExecutedPolicyOptions& options) {
     PolicyInput read = reports::looks_like_json(input) ? read_plan(input) : read_scenario(common, input);
-    const std::string name = options.policy.value_or(read.choice.modules.empty() ? "none" : "megatron");
+    const std::string name = options.policy.value_or(default_policy(read.choice));
+    refuse_options_of_another_policy(name, options);
+    if (name != "stowage") read.choice.free.reset();
     if (name == "none") read.choice.modules = {};
-    refuse_illegal(read.scenario, read.choice, "this policy");
+    types::OffloadChoice judged = read.choice;
+    if (name == "stowage") judged.modules = {};  // which may leave alone is Megatron's business
+    judged.free.reset();
+    refuse_illegal(read.scenario, judged, "this policy");
     return {std::move(read.scenario), read.choice, name};
+}
+
+void choose_groups(const CommonOptions& common, const search::Job& job, const ExecutedPolicyOptions& options,
+                   ExecutedPolicy& policy) {
+    if (policy.name != "stowage") return;
+    types::OffloadChoice& choice = policy.choice;
+    if (!choice.free || options.offload_bytes) {
+        const bool any = choice.modules.empty();
+        if (any) choice.modules = all_modules();
+        choice.free = choose(common, job, choice, options.offload_bytes);
+        if (any) choice.modules = {};
+        for (const types::ModuleSet modules : choice.free->by_layer)
+            for (const types::Module module : modules.list()) choice.modules.insert(module);
+    }
+    if (options.reload_ahead) choice.free->reload_ahead = *options.reload_ahead;
+    if (options.join_after) choice.free->join_after = *options.join_after;
 }
 
 }  // namespace stowage::cli

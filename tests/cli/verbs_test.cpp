@@ -25,7 +25,7 @@ const std::string kTight = kSmall + " --device-memory 3.2GiB";
 TEST(Command, SaysItsVersionAndHelpsEveryVerb) {
     EXPECT_EQ(stowage("--version").out.substr(0, 8), "stowage ");
     for (const char* verb :
-         {"plan", "simulate", "check", "explain", "import", "report", "validate", "export", "schema"}) {
+         {"plan", "simulate", "check", "explain", "import", "report", "validate", "export", "execute", "schema"}) {
         const CommandResult help = stowage(std::string(verb) + " --help");
         EXPECT_EQ(help.code, 0) << verb;
         EXPECT_NE(help.out.find("Example:\n  "), std::string::npos) << verb;
@@ -69,7 +69,7 @@ TEST(Command, RefusesByNameWhatIsNotInThisVersion) {
 }
 
 TEST(Command, ExitsWithFiveWhereADeviceIsNeeded) {
-    for (const char* verb : {"execute plan.json", "profile s.yaml --out r.json", "calibrate --out h.yaml"}) {
+    for (const char* verb : {"profile s.yaml --out r.json", "calibrate --out h.yaml"}) {
         const CommandResult result = stowage(verb);
         EXPECT_EQ(result.code, 5) << verb;
         EXPECT_NE(result.error.find("libstowage_gpu.so"), std::string::npos) << verb;

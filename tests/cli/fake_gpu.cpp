@@ -1,0 +1,143 @@
+// A library as libstowage_gpu.so, without a GPU: it runs nothing, and answers with a result that only depends on what
+// it was asked, or with the error that STOWAGE_FAKE_ERROR names. STOWAGE_FAKE_REQUEST names a file in which it writes
+// down what it was asked.
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+#include <string_view>
+
+#include "executor/engine/execution.hpp"
+#include "executor/engine/gpu_version.hpp"
+#include "executor/engine/out_of_memory.hpp"
+#include "planner/layers/stage.hpp"
+#include "planner/program/lowering.hpp"
+
+namespace stowage::executor {
+namespace {
+
+using types::Bytes;
+using types::Nanoseconds;
+
+std::string_view environment(const char* name) {
+    const char* const value = std::getenv(name);
+    return value == nullptr ? "" : value;
+}
+
+void write_down(const ExecutionRequest& request) {
+    const std::string_view path = environment("STOWAGE_FAKE_REQUEST");
+    if (path.empty()) return;
+    std::ofstream file{std::string(path)};
+    file << "rank " << request.pipeline_rank << "\npolicy " << request.policy << "\nallocator "
+         << types::name_of(request.allocator) << "\nsteps " << request.steps << "\nwarmup " << request.warmup_steps
+         << "\nwarmup_seconds " << request.warmup_seconds << "\nseed " << request.seed << "\nverify "
+         << request.digest_every_step << "\nprofile " << request.profile << "\ngemm_table "
+         << request.gemm_table.value_or("-") << "\nspin "
+         << (request.debug.spin_seed ? std::to_string(*request.debug.spin_seed) : "-") << "\npoison "
+         << request.debug.poison << "\nfences " << request.debug.fences << "\nmodules "
+         << request.choice.modules.joined() << "\n";
+    if (!request.choice.free) return;
+    file << "reload_ahead " << request.choice.free->reload_ahead << "\njoin_after " << request.choice.free->join_after
+         << "\n";
+    for (std::size_t layer = 0; layer < request.choice.free->by_layer.size(); ++layer)
+        file << "layer " << layer << " " << request.choice.free->by_layer[layer].joined() << "\n";
+}
+
+void fail_if_asked() {
+    const std::string_view kind = environment("STOWAGE_FAKE_ERROR");
+    if (kind == "device") throw types::Error(types::ExitCode::device, "error: there is no device here");
+    if (kind == "memory") throw OutOfMemory("device memory", Bytes{3}, Bytes{1}, Bytes{2});
+    if (kind == "unsupported") throw types::UnsupportedError("this version cannot execute that");
+    if (kind == "input") throw types::InputError("table.json: error: cannot be read");
+    if (kind == "bug") throw std::logic_error("something that cannot be");
+}
+
+/// Kernels and copies of a steady step, one behind the other, a microsecond each.
+program::StageTimeline timeline_of(const program::StepProgram& program) {
+    program::StageTimeline timeline;
+    types::SimTime now{};
+    const auto& instances = program.instances(program::RunStage::steady);
+    for (std::uint32_t instance = 0; instance < instances.size(); ++instance) {
+        const auto& operations = program.bodies[program::index(instances[instance].body)].operations;
+        for (std::uint32_t i = 0; i < operations.size(); ++i) {
+            const program::OperationKind kind = operations[i].kind;
+            if (kind != program::OperationKind::compute && kind != program::OperationKind::copy) continue;
+            program::TimelineEntry entry;
+            entry.instance = instance;
+            entry.operation = i;
+            entry.stream = operations[i].stream;
+            entry.start = now;
+            entry.end = now += Nanoseconds{1000};
+            timeline.entries.push_back(entry);
+        }
+    }
+    return timeline;
+}
+
+recording::Profile profile() {
+    recording::Profile profile;
+    profile.duration = Nanoseconds{255'000'000};
+    profile.main_busy = Nanoseconds{250'000'000};
+    profile.exposed_copy = Nanoseconds{1'500'000};
+    profile.device_to_host = {Bytes{1 << 30}, Nanoseconds{20'000'000}, 54e9};
+    profile.host_to_device = {Bytes{1 << 30}, Nanoseconds{21'000'000}, 52e9};
+    profile.labels = {{"fc1", "main", 16, 16, Nanoseconds{60'000'000}, Nanoseconds{66'000'000}},
+                      {"attention", "main", 16, 16, Nanoseconds{80'000'000}, Nanoseconds{72'000'000}}};
+    return profile;
+}
+
+recording::Measurement measurement_of(const ExecutionRequest& request) {
+    recording::Measurement measurement;
+    measurement.scenario = request.scenario.name;
+    measurement.implementation = std::string(types::name_of(request.scenario.implementation));
+    measurement.pipeline_rank = request.pipeline_rank;
+    measurement.policy = request.policy;
+    measurement.allocator = std::string(types::name_of(request.allocator));
+    measurement.graphs = "none";
+    measurement.machine = {"a fake GPU", "13.0", "13.0", "13.0.2", "9.14.0", 132, Bytes{150'000'000'000}};
+    measurement.warmup_steps = request.warmup_steps;
+    for (std::int64_t step = 0; step < request.steps && !request.digest_every_step; ++step) {
+        measurement.event_times.push_back(Nanoseconds{250'000'000 + 1000 * step});
+        measurement.launch_times.push_back(Nanoseconds{1'000'000});
+    }
+    if (!request.digest_every_step) measurement.wall_times = {Nanoseconds{251'000'000}};
+    measurement.samples = {{"before", 1980U, 3201U, 120.5, 40U, {}}, {"timed", 1755U, 3201U, 690, 66U, {"power cap"}}};
+    measurement.memory = {{"setup", Bytes{1 << 30}, Bytes{1 << 30}, Bytes{2 << 20}, 3},
+                          {"steady", Bytes{2LL << 30}, Bytes{3LL << 30}, Bytes{3LL << 30}, 7}};
+    measurement.steady_peak_allocated = Bytes{2LL << 30};
+    measurement.steady_peak_reserved = Bytes{3LL << 30};
+    measurement.losses = {8.25, 8.5};
+    measurement.digests = {{"losses", 0x0123456789abcdef}, {"layer 0 qkv", 1}};
+    measurement.run_digest = 0xfedcba9876543210;
+    measurement.digested_steps = request.digest_every_step ? request.steps : 1;
+    if (request.profile) measurement.profile = profile();
+    return measurement;
+}
+
+class FakeVerbs final : public GpuVerbs {
+public:
+    ExecutionResult execute(const ExecutionRequest& request, const Progress& progress) override {
+        progress("warming up");
+        write_down(request);
+        fail_if_asked();
+        const layers::StageLayers stage = layers::build_stage(request.scenario, request.pipeline_rank);
+        const program::Durations durations(request.scenario.hardware, request.scenario.parallel);
+        const program::Lowered lowered =
+            program::lower(stage, request.scenario.microbatches(), request.choice, request.scenario.rules, durations);
+        ExecutionResult result;
+        result.measurement = measurement_of(request);
+        if (request.profile) result.timeline = timeline_of(lowered.program);
+        return result;
+    }
+};
+
+}  // namespace
+}  // namespace stowage::executor
+
+extern "C" __attribute__((visibility("default"))) stowage::executor::GpuVerbs* stowage_gpu_verbs() {
+    static stowage::executor::FakeVerbs verbs;
+    return &verbs;
+}
+
+extern "C" __attribute__((visibility("default"))) int stowage_gpu_version() {
+    return stowage::executor::kGpuVerbsVersion;
+}
