@@ -22,7 +22,7 @@ Layout make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
 
 template <class Value>
 void set(cublasLtMatmulDesc_t description, cublasLtMatmulDescAttributes_t attribute, const Value& value) {
-    check_cublas(cublasLtMatmulDescSetAttribute(description, attribute, &value, sizeof value),
+    check_cublas(cublasLtMatmulDescSetAttribute(description, attribute, static_cast<const void*>(&value), sizeof value),
                  "describing a matrix product");
 }
 
