@@ -134,16 +134,19 @@ TEST(StowageLayers, HaveAGroupForEachModule) {
     EXPECT_EQ(copied, expected);
 }
 
-// Query's gradient in fp32 and one number a row; with 6 heads on 2 groups also key's and value's of every head in bf16.
+// Scores of 2 sequences of 320 tokens and 6 heads in bf16, and 32 bytes a row of them; 32 heads of 4096 tokens would be
+// 1 GiB of scores: half of them at a time.
 TEST(StowageLayers, GiveAttentionItsScratchMemory) {
     Dimensions dim;
-    dim.tokens = 640;
+    dim.micro_batch = 2;
+    dim.sequence = 320;
     dim.heads = 6;
-    dim.groups = 6;
-    dim.head_size = 56;
-    EXPECT_EQ(attention_backward_workspace(dim), 4 * 640 * 6 * 56 + 4 * 640 * 6);
     dim.groups = 2;
-    EXPECT_EQ(attention_backward_workspace(dim), 4 * 640 * 6 * 56 + 4 * 640 * 6 + 2 * 2 * 640 * 6 * 56);
+    EXPECT_EQ(attention_backward_workspace(dim), 2 * 6 * 2 * 320 * 320 + 32 * 2 * 6 * 320);
+    dim.micro_batch = 1;
+    dim.sequence = 4096;
+    dim.heads = dim.groups = 32;
+    EXPECT_EQ(attention_backward_workspace(dim), (512 << 20) + 32 * 32 * 4096);
 }
 
 // ------------------------------------------------------------------------------------------------------------ the ends
