@@ -1,5 +1,7 @@
 #include "executor/engine/cuda_machine.hpp"
 
+#include <algorithm>
+
 #include "executor/cuda/check.hpp"
 #include "executor/cuda/device_arena.hpp"
 #include "executor/engine/fenced_memory.hpp"
@@ -54,7 +56,8 @@ void CudaMachine::compute(const program::Work& work, std::span<const Address> bu
                           Place place) {
     pointers_.clear();
     for (const Address address : buffers) pointers_.push_back(pointer(address));
-    workload_.launch(work.call, work.sizes, pointers_, joined(stream).get(), {place.microbatch, place.layer});
+    workload_.launch(work.call, work.sizes, pointers_, joined(stream).get(),
+                     {std::max<std::int64_t>(place.microbatch, 0), place.layer});
 }
 
 void CudaMachine::copy(program::Direction direction, Address from, Address to, Bytes bytes, program::Stream stream) {

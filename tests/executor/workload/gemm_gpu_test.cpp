@@ -116,8 +116,9 @@ protected:
         const auto type = linear.sizes.gradient_type;
         const Buffer d_weight = gradient_buffer(linear.before, type);
         run(Call::linear_weight_gradient, linear.sizes, {&dy, &a, &d_weight, &workspace()});
+        // Some kernels round the product to bf16 before they add it: half a unit of a number below 32 is 1/16.
         const bool fp32 = type == types::DataType::fp32;
-        expect_close(d_weight.read_as(type), linear.d_weight(), fp32 ? 1e-4 : 1.0 / 256, fp32 ? 1e-4 : 2e-3);
+        expect_close(d_weight.read_as(type), linear.d_weight(), fp32 ? 1e-4 : 1.0 / 256, fp32 ? 1e-4 : 0.0645);
     }
     [[nodiscard]] const Buffer& workspace() {
         if (!workspace_) workspace_.emplace(kWorkspace);
