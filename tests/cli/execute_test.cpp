@@ -4,6 +4,7 @@
 
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -341,12 +342,40 @@ TEST_F(Execute, TracesTheOperationsOfTheSimulation) {
 TEST_F(Execute, RunsAPlanOfItsOwnLayers) {
     const std::string scenario = with("offload_modules: [core_attn], activation_offload_fraction: 1",
                                       "offload_modules: auto, activation_offload_fraction: auto");
-    ASSERT_EQ(stowage("plan --quiet " + scenario + " --device-memory 3GiB --out " + path("p.json")).code, 0);
+    // A byte less than the step takes with nothing offloaded: the plan has to move something.
+    const json nothing = json::parse(stowage("simulate --json --quiet " + scenario).out);
+    const std::int64_t limit = nothing.at("predicted").at("peak_device_bytes").get<std::int64_t>() - 1;
+    const std::string memory = " --device-memory " + std::to_string(limit);
+    ASSERT_EQ(stowage("plan --quiet " + scenario + memory + " --out " + path("p.json")).code, 0);
     const json choice = json::parse(file_text(folder_ / "p.json")).at("choice");
     const json measurement = json::parse(stowage("execute --json --quiet " + path("p.json")).out);
     EXPECT_FALSE(choice.at("offload_modules").empty());
     EXPECT_EQ(measurement.at("choice"), choice);
     EXPECT_EQ(measurement.at("scenario_name"), "s");
+}
+
+TEST_F(Execute, IsReportedBesideItsPlan) {
+    const std::string scenario = with("offload_modules: [core_attn], activation_offload_fraction: 1",
+                                      "offload_modules: auto, activation_offload_fraction: auto");
+    const std::string plan = path("p.json");
+    ASSERT_EQ(stowage("plan --quiet " + scenario + " --out " + plan).code, 0);
+    for (const char* policy : {"none", "megatron"})
+        EXPECT_EQ(stowage("execute --quiet " + plan + " --policy " + policy + " --out " + path(policy)).code, 0);
+    const std::string both = plan + " " + path("none") + " " + path("megatron");
+    const CommandResult text = stowage("report " + both);
+    EXPECT_EQ(text.code, 0) << text.error;
+    EXPECT_EQ(text.out.find(stowage("report " + plan).out + "\nMeasured, each beside the prediction"), 0U) << text.out;
+    const CommandResult csv = stowage("report --format csv " + both);
+    EXPECT_EQ(std::count(csv.out.begin(), csv.out.end(), '\n'), 1 + 2 * 4) << csv.out;
+    const json document = json::parse(stowage("report --json " + both).out);
+    EXPECT_EQ(document.at("plan"), json::parse(file_text(plan)));
+    EXPECT_EQ(document.at("measurements")[1], json::parse(file_text(folder_ / "megatron")));
+    EXPECT_EQ(stowage("report --format megatron-table " + both).code, 2);
+    EXPECT_EQ(stowage("report " + both + " --out " + path("none")).code, 2);
+    EXPECT_EQ(stowage("report " + plan + " " + plan).error,
+              plan +
+                  ": error: schema: found stowage/plan/1, expected stowage/measurement/1\n"
+                  "hint: 'stowage execute' writes such files\n");
 }
 
 TEST_F(Execute, ShowsPredictedBesideMeasured) {
