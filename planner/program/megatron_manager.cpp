@@ -12,7 +12,7 @@ MegatronManager::MegatronManager(std::vector<std::shared_ptr<const ChunkGroups>>
                                  types::OffloadChoice choice, types::RuleSet rules)
     : backward_order_(std::move(backward_order)),
       pipeline_rank_(pipeline_rank),
-      choice_(choice),
+      choice_(std::move(choice)),
       keeps_undecided_pending_(rules == types::RuleSet::pr_3219 || rules == types::RuleSet::core_0_18) {
     STOWAGE_CHECK(choice_.max_inflight_offloads.value_or(0) >= 0, "a cap on copies under way is not negative");
     STOWAGE_CHECK(choice_.fraction >= 0 && choice_.fraction <= 1, "a fraction lies between 0 and 1");

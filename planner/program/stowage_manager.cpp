@@ -7,7 +7,7 @@
 namespace stowage::program {
 
 StowageManager::StowageManager(std::vector<std::shared_ptr<const StageGroups>> chunks,
-                               std::vector<std::uint32_t> backward_order, const types::FreeOffload& choice)
+                               const std::vector<std::uint32_t>& backward_order, const types::FreeOffload& choice)
     : reload_ahead_(choice.reload_ahead), join_after_(choice.join_after) {
     STOWAGE_CHECK(reload_ahead_ >= 1, "a reload is issued at least one group ahead");
     STOWAGE_CHECK(join_after_ >= 0, "a copy is joined at its own commit or later");

@@ -33,8 +33,8 @@ struct StageGroups {
 class StowageManager final : public OffloadManager {
 public:
     /// `chunks`: by number of the chunk. `backward_order`: the numbers of the chunks as their backwards run.
-    StowageManager(std::vector<std::shared_ptr<const StageGroups>> chunks, std::vector<std::uint32_t> backward_order,
-                   const types::FreeOffload& choice);
+    StowageManager(std::vector<std::shared_ptr<const StageGroups>> chunks,
+                   const std::vector<std::uint32_t>& backward_order, const types::FreeOffload& choice);
 
     void begin_record() override { begin_steady(); }
     void begin_steady() override;
