@@ -64,6 +64,8 @@ types::FreeOffload choose_free(const layers::StageLayers& stage, const types::Of
 }
 
 void add_layers(types::FreeOffload& choice, const types::FreeOffload& other) {
+    choice.reload_ahead = std::max(choice.reload_ahead, other.reload_ahead);
+    choice.join_after = std::max(choice.join_after, other.join_after);
     if (choice.by_layer.size() < other.by_layer.size()) choice.by_layer.resize(other.by_layer.size());
     for (std::size_t layer = 0; layer < other.by_layer.size(); ++layer)
         for (const types::Module module : other.by_layer[layer].list()) choice.by_layer[layer].insert(module);

@@ -22,7 +22,8 @@ types::FreeOffload choose_free(const layers::StageLayers& stage, const types::Of
 /// The same until a fraction of eligible_bytes() is reached.
 types::FreeOffload choose_free(const layers::StageLayers& stage, const types::OffloadChoice& choice, double fraction);
 
-/// Adds another stage's layers to a choice, so that one choice serves all ranks of a pipeline.
+/// Adds another stage's layers to a choice, so that one choice serves all ranks of a pipeline; the larger distances
+/// are kept.
 void add_layers(types::FreeOffload& choice, const types::FreeOffload& other);
 
 }  // namespace stowage::program

@@ -165,6 +165,9 @@ TEST(ChooseFree, JoinsTheLayersOfAllStages) {
     FreeOffload all = choose_free(synthetic_stage(1, 2, 2), choice, 1.0);  // layers 2 and 3, of which 3 is its last
     add_layers(all, choose_free(synthetic_stage(0, 2, 2), choice, 1.0));   // layers 0 and 1
     EXPECT_EQ(all.by_layer, (std::vector<ModuleSet>{choice.modules, {}, choice.modules}));
+    add_layers(all, FreeOffload{{}, 5, 7});
+    EXPECT_EQ(all.reload_ahead, 5);
+    EXPECT_EQ(all.join_after, 7);
 }
 
 // ------------------------------------------------------------------------------------------------------- any choice
