@@ -4,6 +4,7 @@
 
 #include "cli/inputs.hpp"
 #include "planner/program/choose_free.hpp"
+#include "planner/search/free_pace.hpp"
 #include "reports/document.hpp"
 
 namespace stowage::cli {
@@ -17,7 +18,9 @@ constexpr const char* kOwnLayers =
 
 bool runs_here(const types::Scenario& scenario) { return scenario.implementation == types::Implementation::stowage; }
 
-PolicyInput read_scenario(const CommonOptions& common, const std::string& path) {
+/// What is left to the planner is told where it matters: policy stowage chooses for itself, and none leaves all.
+PolicyInput read_scenario(CommonOptions common, const std::string& path, const ExecutedPolicyOptions& options) {
+    common.quiet = common.quiet || (options.policy && options.policy != "megatron");
     reader::LoadedScenario loaded = reader::load_scenario(path);
     if (!runs_here(loaded.scenario))
         throw types::InputError(loaded.where.describe("implementation", kOtherLayers, kOwnLayers));
@@ -82,17 +85,20 @@ void ExecutedPolicyOptions::add_to(CLI::App& verb) {
         ->type_name("POLICY");
     verb.add_option("--offload-bytes", offload_bytes, "policy stowage: of one microbatch, as 1.3GB; default: all")
         ->type_name("SIZE");
-    verb.add_option("--reload-ahead", reload_ahead, "policy stowage: groups that a reload runs ahead (2)")
+    verb.add_option("--reload-ahead", reload_ahead,
+                    "policy stowage: groups that a reload runs ahead; default: the fewest that are as "
+                    "fast as any")
         ->check(CLI::Range(std::int64_t{1}, kMostGroups))
         ->type_name("N");
-    verb.add_option("--join-after", join_after, "policy stowage: commits after which a copy is waited for (2)")
+    verb.add_option("--join-after", join_after,
+                    "policy stowage: commits after which a copy is waited for; default likewise")
         ->check(CLI::Range(std::int64_t{1}, kMostGroups))
         ->type_name("N");
 }
 
 ExecutedPolicy read_executed_policy(const CommonOptions& common, const std::string& input,
                                     const ExecutedPolicyOptions& options) {
-    PolicyInput read = reports::looks_like_json(input) ? read_plan(input) : read_scenario(common, input);
+    PolicyInput read = reports::looks_like_json(input) ? read_plan(input) : read_scenario(common, input, options);
     const std::string name = options.policy.value_or(default_policy(read.choice));
     refuse_options_of_another_policy(name, options);
     if (name != "stowage") read.choice.free.reset();
@@ -108,7 +114,8 @@ void choose_groups(const CommonOptions& common, const search::Job& job, const Ex
                    ExecutedPolicy& policy) {
     if (policy.name != "stowage") return;
     types::OffloadChoice& choice = policy.choice;
-    if (!choice.free || options.offload_bytes) {
+    const bool named = choice.free && !options.offload_bytes;
+    if (!named) {
         const bool any = choice.modules.empty();
         if (any) choice.modules = all_modules();
         choice.free = choose(common, job, choice, options.offload_bytes);
@@ -118,6 +125,7 @@ void choose_groups(const CommonOptions& common, const search::Job& job, const Ex
     }
     if (options.reload_ahead) choice.free->reload_ahead = *options.reload_ahead;
     if (options.join_after) choice.free->join_after = *options.join_after;
+    if (!named) choice = search::choose_pace(job, choice, {!options.join_after, !options.reload_ahead});
 }
 
 }  // namespace stowage::cli

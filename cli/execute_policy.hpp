@@ -35,7 +35,8 @@ ExecutedPolicy read_executed_policy(const CommonOptions& common, const std::stri
 
 /// Policy stowage: what leaves on each pipeline rank. Groups of the scenario's modules, of all modules if it names
 /// none, from the first layer on until the bytes of one microbatch that the options ask for are reached, else the
-/// scenario's fraction. A choice that names its groups is kept unless the options ask for bytes. Other policies are
+/// scenario's fraction. How far reloads run ahead and how soon copies are joined is found by simulation where the
+/// options leave it open. A choice that names its groups is kept unless the options ask for bytes. Other policies are
 /// left alone.
 void choose_groups(const CommonOptions& common, const search::Job& job, const ExecutedPolicyOptions& options,
                    ExecutedPolicy& policy);

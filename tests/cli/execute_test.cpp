@@ -136,8 +136,6 @@ TEST_F(Execute, GivesPolicyStowageTheGroupsThatLeaveAndFixedAddresses) {
     const std::string all = asked(kOwn + " --policy stowage");
     EXPECT_EQ(line_of(all, "policy"), "stowage");
     EXPECT_EQ(line_of(all, "allocator"), "planned");
-    EXPECT_EQ(line_of(all, "reload_ahead"), "2");
-    EXPECT_EQ(line_of(all, "join_after"), "2");
     EXPECT_EQ(line_of(all, "layer 0"), "core_attn");
     EXPECT_EQ(line_of(all, "layer 6"), "core_attn");
     EXPECT_EQ(all.find("layer 7 core_attn"), std::string::npos) << "its backward comes first: it never leaves";
