@@ -1,6 +1,7 @@
 #include "executor/engine/cuda_machine.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include "executor/cuda/check.hpp"
 #include "executor/cuda/device_arena.hpp"
@@ -25,6 +26,36 @@ struct CudaMachine::Debugging {
         return reinterpret_cast<kernels::FenceReport*>(report.data());
     }
 };
+
+/// Adds the time that it lives to the calls of a name, where that is asked for.
+class CudaMachine::HostTime {
+public:
+    HostTime(CudaMachine& machine, std::string_view name) : machine_(machine), name_(name) {
+        if (machine_.counted_) start_ = std::chrono::steady_clock::now();
+    }
+    HostTime(const HostTime&) = delete;
+    HostTime& operator=(const HostTime&) = delete;
+    HostTime(HostTime&&) = delete;
+    HostTime& operator=(HostTime&&) = delete;
+    ~HostTime() {
+        if (!machine_.counted_) return;
+        recording::HostCall& call = machine_.host_calls_[std::string(name_)];
+        call.name = name_;
+        ++call.calls;
+        call.time += std::chrono::duration_cast<Nanoseconds>(std::chrono::steady_clock::now() - start_);
+    }
+
+private:
+    CudaMachine& machine_;
+    std::string_view name_;
+    std::chrono::steady_clock::time_point start_;
+};
+
+std::vector<recording::HostCall> CudaMachine::host_calls() const {
+    std::vector<recording::HostCall> calls;
+    for (const auto& [name, call] : host_calls_) calls.push_back(call);
+    return calls;
+}
 
 CudaMachine::CudaMachine(Workload& workload, const DebugModes& debug, bool poison_freed)
     : workload_(workload), debug_(debug), poison_freed_(poison_freed) {
@@ -54,6 +85,7 @@ StreamRef CudaMachine::joined(program::Stream stream) {
 
 void CudaMachine::compute(const program::Work& work, std::span<const Address> buffers, program::Stream stream,
                           Place place) {
+    const HostTime time(*this, layers::name_of(work.call));
     pointers_.clear();
     for (const Address address : buffers) pointers_.push_back(pointer(address));
     workload_.launch(work.call, work.sizes, pointers_, joined(stream).get(),
@@ -61,6 +93,7 @@ void CudaMachine::compute(const program::Work& work, std::span<const Address> bu
 }
 
 void CudaMachine::copy(program::Direction direction, Address from, Address to, Bytes bytes, program::Stream stream) {
+    const HostTime time(*this, "transfer");
     const bool out = direction == program::Direction::device_to_host;
     const StreamRef on = joined(stream);
     spin(stream);
@@ -84,6 +117,7 @@ void CudaMachine::spin(program::Stream stream) {
 // -------------------------------------------------------------------------------------------------------------- events
 
 void CudaMachine::record(std::uint32_t event, program::Stream stream, bool external) {
+    const HostTime time(*this, "event");
     const StreamRef on = joined(stream);
     if (stream == program::Stream::d2h || stream == program::Stream::h2d) spin(stream);
     if (capture_ && !external) return captured_events_[event].record(on);
@@ -99,6 +133,7 @@ void CudaMachine::wait(std::uint32_t event, program::Stream stream) {
 }
 
 void CudaMachine::wait_stream(program::Stream stream, program::Stream other) {
+    const HostTime time(*this, "wait of a stream");
     if (capture_ && !taking_part_[program::index(other)]) return;  // it holds nothing of the graph
     const Event& tail = (capture_ ? captured_tails_ : tails_)[program::index(other)];
     tail.record(stream_of(other));
@@ -155,6 +190,7 @@ CapturedNodes CudaMachine::end_capture() {
 }
 
 void CudaMachine::launch_graph(std::uint32_t graph, program::Stream stream) {
+    const HostTime time(*this, "graph launch");
     const auto found = graphs_.find(graph);
     STOWAGE_CHECK(found != graphs_.end(), "a graph is launched that was not captured");
     found->second.launch(stream_of(stream));

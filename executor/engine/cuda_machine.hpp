@@ -59,6 +59,10 @@ public:
     /// Told of every operation before it is issued; nothing by default.
     void on_operation(std::function<void(OperationId, bool)> call) { on_operation_ = std::move(call); }
 
+    /// From now on the host's time in each kind of call is added up, or no longer.
+    void count_host_time(bool counted) { counted_ = counted; }
+    [[nodiscard]] std::vector<recording::HostCall> host_calls() const;
+
     [[nodiscard]] std::int64_t graphs() const { return static_cast<std::int64_t>(graphs_.size()); }
     [[nodiscard]] std::int64_t graph_nodes() const { return graph_nodes_; }
     [[nodiscard]] std::int64_t graph_launches() const { return launches_; }
@@ -72,6 +76,7 @@ private:
     void spin(program::Stream stream);
     void fences(Address address, Bytes bytes, bool check, program::Stream stream);
     struct Debugging;
+    class HostTime;
 
     Workload& workload_;
     DebugModes debug_;
@@ -92,6 +97,8 @@ private:
     std::vector<void*> pointers_;
     std::function<void(OperationId, bool)> on_operation_;
     std::uint64_t spins_ = 0;
+    bool counted_ = false;
+    std::map<std::string, recording::HostCall> host_calls_;
     std::unique_ptr<Debugging> debugging_;
 };
 

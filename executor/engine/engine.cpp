@@ -121,7 +121,7 @@ std::unique_ptr<StepMemory> Execution::make_memory() {
 
 void Execution::take_memory() {
     memory_ = make_memory();
-    PinnedLayout layout(lowered_.program);
+    PinnedLayout layout(lowered_.program, request_.allocator == AllocatorKind::caching);
     if (layout.size() > Bytes{0}) say(fmt::format("pinning {:.2f} GiB of host memory", types::in_gib(layout.size())));
     pinned_ = PinnedBuffer(layout.size());
     result_.measurement.pinned = layout.size();
@@ -268,9 +268,7 @@ void Execution::time_steps() {
     const Clock::time_point start = Clock::now();
     for (std::int64_t i = 0; i < request_.steps; ++i) {
         marks[static_cast<std::size_t>(i)].record(machine_.main());
-        const Clock::time_point issued = Clock::now();
         step();
-        measurement.launch_times.push_back(since(issued));
         if (i == request_.steps / 2) sample("timed");
     }
     marks.back().record(machine_.main());
@@ -283,6 +281,23 @@ void Execution::time_steps() {
     note_memory(RunStage::steady);
     measurement.steady_peak_allocated = measurement.memory.back().peak_allocated;
     measurement.steady_peak_reserved = measurement.memory.back().peak_reserved;
+}
+
+/// Each step on an idle device, so that the host never waits for it: steps of more than a thousand launches fill the
+/// stream's queue and are bounded from above only.
+void Execution::time_launches() {
+    constexpr int kSteps = 5;
+    machine_.count_host_time(true);
+    for (int i = 0; i < kSteps; ++i) {
+        workload_.begin_step(steps_run_++, machine_.main().get());
+        machine_.synchronise_all();
+        const Clock::time_point issued = Clock::now();
+        interpreter_->run(RunStage::steady);
+        result_.measurement.launch_times.push_back(since(issued));
+        machine_.synchronise_all();
+    }
+    machine_.count_host_time(false);
+    result_.measurement.host_calls = machine_.host_calls();
 }
 
 /// From the same data whatever was run before: step numbers begin anew.
@@ -315,13 +330,19 @@ std::vector<double> Execution::losses() const {
 void Execution::profile_step() {
     if (!recorder_) return;
     say("profiling a step");
+    workload_.begin_step(steps_run_++, machine_.main().get());
+    machine_.synchronise_all();
     recorder_->start();
     attributing_ = true;
-    step();
+    interpreter_->run(RunStage::steady);
     end_attribution();
     machine_.synchronise_all();
     recorder_->stop();
     const profiler::Recording recording = recorder_->take();
+    if (recording.buffers == 0)
+        throw DeviceError(
+            "error: CUPTI recorded nothing: another profiler in this process may hold it\n"
+            "hint: --no-profile measures without it");
     const profiler::CorrelatedTimes times = profiler::correlate(recording.activities, recording.node_operations);
     result_.timeline = timeline_of(lowered_.program, times);
     recording::Profile profile = profile_of(lowered_.program, times);
@@ -336,6 +357,7 @@ void Execution::measure() {
     if (request_.steps > 0 && !request_.digest_every_step) {
         say("timing");
         time_steps();
+        time_launches();
     }
     digest_steps();
     profile_step();

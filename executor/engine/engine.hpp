@@ -47,6 +47,7 @@ private:
     void step();
     void warm_up();
     void time_steps();
+    void time_launches();
     void digest_steps();
     void profile_step();
     void dump();

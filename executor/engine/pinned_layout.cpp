@@ -10,9 +10,10 @@ namespace stowage::executor {
 using program::RunStage;
 using types::Bytes;
 
-PinnedLayout::PinnedLayout(const program::StepProgram& program) {
+PinnedLayout::PinnedLayout(const program::StepProgram& program, bool first_iteration) {
     Bytes captured;
     for (const RunStage stage : {RunStage::capture, RunStage::record, RunStage::eager, RunStage::steady}) {
+        if (!first_iteration && (stage == RunStage::record || stage == RunStage::eager)) continue;
         const std::vector<memory::PinnedUse> uses = memory::pinned_uses(program, stage);
         const memory::PinnedArena arena(uses);
         const Bytes begin = stage == RunStage::capture ? Bytes{0} : captured;

@@ -16,7 +16,8 @@ namespace stowage::executor {
 
 class PinnedLayout {
 public:
-    explicit PinnedLayout(const program::StepProgram& program);
+    /// `first_iteration`: the stages before the steady one are run too.
+    explicit PinnedLayout(const program::StepProgram& program, bool first_iteration = true);
 
     [[nodiscard]] types::Bytes size() const { return size_; }
     /// Of the n-th buffer that the stage acquires.

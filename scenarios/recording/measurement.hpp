@@ -79,6 +79,13 @@ struct Profile {
     std::vector<LabelTime> labels;
 };
 
+/// The host's time in all calls of one kind, over the steps that were issued to an idle device.
+struct HostCall {
+    std::string name;
+    std::int64_t calls = 0;
+    Nanoseconds time{0};
+};
+
 /// A 64-bit digest of a buffer's bits.
 struct Digest {
     std::string name;
@@ -96,7 +103,8 @@ struct Measurement {
     std::int64_t warmup_steps = 0;
     std::vector<Nanoseconds> event_times;  ///< by timed step
     std::vector<Nanoseconds> wall_times;
-    std::vector<Nanoseconds> launch_times;  ///< of the host, until everything of the step was issued
+    std::vector<Nanoseconds> launch_times;  ///< of the host, until a step was issued to an idle device; other steps
+    std::vector<HostCall> host_calls;
     std::vector<DeviceSample> samples;
     std::vector<StageMemory> memory;
     Bytes steady_peak_allocated;

@@ -165,6 +165,92 @@ TEST_F(ExecutionGpu, GraphsOfAttentionWithOffloadingInThemGiveTheSameBits) {
     expect_same_bits(with_graphs(request, CudaGraphImpl::transformer_engine, {CudaGraphModule::attn}));
 }
 
+// What runs again gives what it gave: the same kernels on the same bits.
+TEST_F(ExecutionGpu, RecomputationGivesTheSameBits) {
+    using types::RecomputeModule;
+    for (const RecomputeModule module :
+         {RecomputeModule::core_attn, RecomputeModule::mlp, RecomputeModule::layernorm}) {
+        ExecutionRequest request = request_for(tiny());
+        request.scenario.recompute.recompute_granularity = types::RecomputeGranularity::selective;
+        request.scenario.recompute.recompute_modules = {module};
+        SCOPED_TRACE(types::name_of(module));
+        expect_same_bits(request);
+        expect_same_bits(with_stowage(request));
+    }
+    ExecutionRequest whole = request_for(tiny());
+    whole.scenario.recompute.recompute_granularity = types::RecomputeGranularity::full;
+    whole.scenario.recompute.recompute_method = types::RecomputeMethod::uniform;
+    whole.scenario.recompute.recompute_num_layers = 2;
+    expect_same_bits(whole);
+    whole.allocator = AllocatorKind::planned;
+    expect_same_bits(with_graphs(whole, CudaGraphImpl::full_iteration, {}));
+}
+
+/// LayerNorm, GELU, biases, two sequences in a microbatch, bf16 gradients.
+types::Scenario small_gpt() {
+    types::Scenario scenario = tiny();
+    scenario.model.normalization = types::Normalization::LayerNorm;
+    scenario.model.activation = types::Activation::gelu;
+    scenario.model.add_bias_linear = true;
+    scenario.batch.micro_batch_size = 2;
+    scenario.batch.global_batch_size = 8;
+    scenario.optimizer.grad_reduce_in_bf16 = true;
+    return scenario;
+}
+
+void expect_equal_runs(const std::vector<ExecutionRequest>& requests) {
+    const recording::Measurement first = run(requests.front());
+    for (const ExecutionRequest& request : requests) EXPECT_EQ(run(request).run_digest, first.run_digest);
+}
+
+TEST_F(ExecutionGpu, AnotherKindOfModelHasTheSameBitsUnderEveryPolicy) {
+    const ExecutionRequest plain = request_for(small_gpt());
+    const recording::Measurement measured = run(plain);
+    for (const double loss : measured.losses) EXPECT_NEAR(loss, std::log(4096.0), 0.4);
+    expect_equal_runs({plain, with_megatron(plain), with_stowage(plain),
+                       with_graphs(with_stowage(plain), CudaGraphImpl::full_iteration, {}),
+                       with_graphs(plain, CudaGraphImpl::transformer_engine, {CudaGraphModule::mlp})});
+}
+
+// What neighbours would send is made up from the step and the microbatch, so it is the same under every policy.
+TEST_F(ExecutionGpu, AStageOfAPipelineHasTheSameBitsUnderEveryPolicy) {
+    for (const std::int64_t virtual_stages : {1, 2}) {
+        types::Scenario scenario = tiny();
+        scenario.parallel.pipeline_model_parallel_size = 2;
+        scenario.parallel.num_virtual_stages_per_pipeline_rank = virtual_stages;
+        for (const std::int64_t rank : {0, 1}) {
+            ExecutionRequest plain = request_for(scenario);
+            plain.pipeline_rank = rank;
+            ExecutionRequest ours = with_megatron(plain);
+            ours.policy = "stowage";
+            ours.choice.free = program::choose_free(layers::build_stage(scenario, rank), ours.choice, 1.0);
+            ours.allocator = AllocatorKind::planned;
+            ExecutionRequest poisoned = ours;
+            poisoned.debug.poison = true;
+            poisoned.debug.spin_seed = 3;
+            poisoned.debug.longest_spin_us = 500;
+            SCOPED_TRACE(::testing::Message() << "virtual stages " << virtual_stages << ", rank " << rank);
+            expect_equal_runs({plain, with_megatron(plain), ours, poisoned});
+        }
+    }
+}
+
+// 2048 sequences of 4096 tokens of hidden size 4096 are 64 GiB for one tensor of the residual stream.
+TEST_F(ExecutionGpu, SaysHowMuchMemoryIsMissing) {
+    ExecutionRequest request =
+        request_for(reader::load_scenario(source_folder() + "/scenarios/dense-8x4096.yaml").scenario);
+    request.scenario.batch.micro_batch_size = 2048;
+    request.scenario.batch.global_batch_size = 2048;
+    request.allocator = AllocatorKind::planned;
+    try {
+        Execution execution(request, {});
+        FAIL() << "there was room";
+    } catch (const types::Error& error) {
+        EXPECT_EQ(error.code(), types::ExitCode::device);
+        EXPECT_NE(std::string(error.what()).find("asked for"), std::string::npos) << error.what();
+    }
+}
+
 TEST_F(ExecutionGpu, MemoryDoesNotGrowOverTenThousandReplays) {
     ExecutionRequest request = with_graphs(with_stowage(request_for(tiny())), CudaGraphImpl::full_iteration, {});
     request.digest_every_step = false;
