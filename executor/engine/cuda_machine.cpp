@@ -14,8 +14,8 @@ namespace stowage::executor {
 namespace {
 
 void* pointer(Address address) {
-    return reinterpret_cast<void*>(address);
-}  // NOLINT(performance-no-int-to-ptr): it is one
+    return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): it is one
+}
 
 }  // namespace
 
