@@ -115,6 +115,7 @@ Json profile_json(const recording::Profile& profile) {
 Json predicted_json(const PredictedRank& predicted) {
     return {{"step_time_us", file_microseconds(predicted.step_time)},
             {"exposed_copy_us", file_microseconds(predicted.exposed_copy)},
+            {"floor_us", file_microseconds(predicted.floor)},
             {"peak_allocated_bytes", predicted.peak_allocated.count},
             {"peak_reserved_bytes", predicted.peak_reserved.count},
             {"pinned_bytes", predicted.pinned.count}};
@@ -159,8 +160,14 @@ void add_what_it_is_of(Json& json, const MeasuredRun& run) {
 }  // namespace
 
 PredictedRank predicted_rank(const search::RankOutcome& rank, const memory::PlannedMemory* planned) {
-    PredictedRank predicted{rank.step_time, rank.exposed_copy, rank.steady_peak_allocated, rank.steady_peak_reserved,
-                            rank.pinned_arena};
+    PredictedRank predicted;
+    predicted.step_time = rank.step_time;
+    predicted.exposed_copy = rank.exposed_copy;
+    predicted.floor =
+        std::max({rank.step_time - rank.exposed_copy, rank.device_to_host_alone, rank.host_to_device_alone});
+    predicted.peak_allocated = rank.steady_peak_allocated;
+    predicted.peak_reserved = rank.steady_peak_reserved;
+    predicted.pinned = rank.pinned_arena;
     if (planned == nullptr) return predicted;
     predicted.peak_allocated = planned->live_peak();
     predicted.peak_reserved = planned->size();

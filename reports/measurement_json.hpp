@@ -16,6 +16,9 @@ inline constexpr const char* kMeasurementSchema = "stowage/measurement/1";
 struct PredictedRank {
     types::Nanoseconds step_time{0};
     types::Nanoseconds exposed_copy{0};
+    /// What no other order of the same copies could undercut: the step less what its main stream waits for copies
+    /// (kernels slowed by copies as they are), and no less than the copies of either direction back to back.
+    types::Nanoseconds floor{0};
     types::Bytes peak_allocated;
     types::Bytes peak_reserved;
     types::Bytes pinned;

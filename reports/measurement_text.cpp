@@ -172,6 +172,18 @@ std::string host_words(const Json& document) {
                     fmt::format("{} ms to launch a step, {} of it", milliseconds(launch), percent(launch / step)));
 }
 
+/// Only where something is copied: without copies the step is its own floor.
+std::string floor_words(const Json& document) {
+    const Json& predicted = document.at("predicted");
+    const double floor = real(predicted, "floor_us");
+    const double step = median(document.at("step_time_us"));
+    if (floor <= 0 || count(predicted, "pinned_bytes") == 0) return {};
+    std::string words = fmt::format("{} ms is what these copies allow in any order", milliseconds(floor));
+    if (step > 0 && document.at("debug_modes").empty())
+        words += fmt::format("; the measured step is {} over it", percent(step / floor - 1));
+    return labelled("floor", words);
+}
+
 std::string digest_words(const Json& document) {
     const Json& digests = document.at("digests");
     const std::int64_t steps = count(digests, "steps");

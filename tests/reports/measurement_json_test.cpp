@@ -204,5 +204,19 @@ TEST(MeasuredPrediction, OfFixedAddressesIsTheArena) {
     EXPECT_EQ(predicted_rank(rank, &planned).step_time, Nanoseconds{1});
 }
 
+// 100 less 30 of waiting are 70; copies of 80 back to back in one direction take longer.
+TEST(MeasuredPrediction, HasTheFloorOfItsOwnCopies) {
+    search::RankOutcome rank;
+    rank.step_time = Nanoseconds{100};
+    rank.exposed_copy = Nanoseconds{30};
+    rank.device_to_host_alone = Nanoseconds{60};
+    rank.host_to_device_alone = Nanoseconds{50};
+    EXPECT_EQ(predicted_rank(rank, nullptr).floor, Nanoseconds{70});
+    rank.host_to_device_alone = Nanoseconds{80};
+    EXPECT_EQ(predicted_rank(rank, nullptr).floor, Nanoseconds{80});
+    rank.device_to_host_alone = Nanoseconds{90};
+    EXPECT_EQ(predicted_rank(rank, nullptr).floor, Nanoseconds{90});
+}
+
 }  // namespace
 }  // namespace stowage::reports

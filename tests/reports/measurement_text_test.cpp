@@ -34,6 +34,19 @@ TEST(MeasurementText, GivesRatesOfCopiesInDecimalGigabytes) {
     EXPECT_NE(text.find("from the host  1.21  25.00  52.0                 -\n"), std::string::npos) << text;
 }
 
+// 366.000019 / 363 - 1 = 0.8 %.
+TEST(MeasurementText, SaysHowFarTheStepIsFromWhatItsCopiesAllow) {
+    MeasuredRun run = a_measured_run();
+    EXPECT_NE(
+        text_of(run).find("363.00 ms is what these copies allow in any order; the measured step is 0.8 % over it\n"),
+        std::string::npos)
+        << text_of(run);
+    run.debug_modes = {"poison"};
+    EXPECT_EQ(text_of(run).find("over it"), std::string::npos);
+    run.predicted.pinned = types::Bytes{0};
+    EXPECT_EQ(text_of(run).find("what these copies allow"), std::string::npos);
+}
+
 TEST(MeasurementText, ShowsTheTenLabelsThatTakeLongestLongestFirst) {
     MeasuredRun run = a_measured_run();
     run.measurement.profile->labels.clear();
