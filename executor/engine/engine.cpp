@@ -24,8 +24,8 @@ using Clock = std::chrono::steady_clock;
 constexpr double kRotaryBase = 10000;
 
 void* pointer(Address address) {
-    return reinterpret_cast<void*>(address);
-}  // NOLINT(performance-no-int-to-ptr): it is one
+    return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): it is one
+}
 
 DeviceInfo usable_device() {
     if (const auto reason = no_device_reason()) throw DeviceError("error: nothing can be executed here: " + *reason);
@@ -164,7 +164,7 @@ void Execution::run_stage(RunStage stage) {
 void Execution::set_up() {
     run_stage(RunStage::setup);
     const Address weights = interpreter_->state(StowageState::parameters);
-    const cudaStream_t stream = machine_.main().get();
+    cudaStream_t stream = machine_.main().get();
     std::uint64_t number = 0;
     for (const PlacedParameter& parameter : parameters_) {
         void* const place = pointer(weights + static_cast<Address>(2 * parameter.place));

@@ -8,8 +8,8 @@ namespace stowage::executor {
 namespace {
 
 const void* pointer(Address address) {
-    return reinterpret_cast<const void*>(address);
-}  // NOLINT(performance-no-int-to-ptr): it is one
+    return reinterpret_cast<const void*>(address);  // NOLINT(performance-no-int-to-ptr): it is one
+}
 
 }  // namespace
 
