@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "executor/workload/kernels/kernels.hpp"
 #include "executor/workload/kernels/loading.hpp"
@@ -15,30 +16,35 @@ namespace stowage::executor::kernels {
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffU;
 
-/// Eight bf16 as they lie in memory.
-struct alignas(16) Packed {
-    __nv_bfloat162 pairs[4];
-};
+/// Eight bf16 as they lie in memory, two to a word. A vector of the compiler's own: a structure of pairs would be read
+/// and written four bytes at a time.
+using Packed = uint4;
 
 __device__ __forceinline__ Packed load(const __nv_bfloat16* from) { return *reinterpret_cast<const Packed*>(from); }
 __device__ __forceinline__ void store(__nv_bfloat16* to, const Packed& value) {
     *reinterpret_cast<Packed*>(to) = value;
 }
 
+/// The first of two bf16 lies in the low half; a bf16 is the upper half of the float that equals it.
 __device__ __forceinline__ void unpack(const Packed& from, float (&to)[8]) {
+    const unsigned words[4] = {from.x, from.y, from.z, from.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const float2 pair = __bfloat1622float2(from.pairs[i]);
-        to[2 * i] = pair.x;
-        to[2 * i + 1] = pair.y;
+        to[2 * i] = __uint_as_float(words[i] << 16);
+        to[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000U);
     }
 }
 
+__device__ __forceinline__ unsigned pack_pair(float first, float second) {
+    const __nv_bfloat162 pair = __floats2bfloat162_rn(first, second);
+    unsigned word = 0;
+    memcpy(&word, &pair, sizeof(word));
+    return word;
+}
+
 __device__ __forceinline__ Packed pack(const float (&from)[8]) {
-    Packed to;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) to.pairs[i] = __floats2bfloat162_rn(from[2 * i], from[2 * i + 1]);
-    return to;
+    return make_uint4(pack_pair(from[0], from[1]), pack_pair(from[2], from[3]), pack_pair(from[4], from[5]),
+                      pack_pair(from[6], from[7]));
 }
 
 /// Every lane gets the sum; lanes are paired the same way each time.
@@ -62,6 +68,16 @@ __device__ __forceinline__ float2 block_sum(float2 value, float2* shared) {
     value.x = warp_sum(value.x);
     value.y = warp_sum(value.y);
     return value;
+}
+
+__device__ __forceinline__ float block_sum(float value, float* shared) {
+    value = warp_sum(value);
+    const int warp = static_cast<int>(threadIdx.x) / kWarp;
+    const int lane = static_cast<int>(threadIdx.x) % kWarp;
+    if (lane == 0) shared[warp] = value;
+    __syncthreads();
+    const int warps = static_cast<int>(blockDim.x) / kWarp;
+    return warp_sum(lane < warps ? shared[lane] : 0.0F);
 }
 
 inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {

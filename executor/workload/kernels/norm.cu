@@ -15,53 +15,67 @@ __device__ __forceinline__ const __nv_bfloat16* bf16(const void* from) {
     return static_cast<const __nv_bfloat16*>(from);
 }
 
-template <int Threads, int K, bool LayerNorm>
-__global__ void __launch_bounds__(Threads) forward_kernel(NormForward buffers, std::int64_t columns) {
-    __shared__ float2 shared[2][kWarp];
-    const std::int64_t row = blockIdx.x;
-    float x[K][8] = {};
-    Packed weight[K] = {};
-    float2 sum = make_float2(0.0F, 0.0F);
+constexpr int kResident = 1024;  // threads of the forward on a multiprocessor, each with 64 registers
+
+/// Accesses of `Threads` threads that cover a row, nothing behind its end. They are all under way before one is used.
+template <int Threads, int K>
+__device__ __forceinline__ void load_columns(const __nv_bfloat16* from, std::int64_t columns, Packed (&to)[K]) {
 #pragma unroll
     for (int v = 0; v < K; ++v) {
         const std::int64_t column = (v * Threads + threadIdx.x) * kVector;
-        if (column >= columns) continue;
-        unpack(load(bf16(buffers.x) + row * columns + column), x[v]);
-        weight[v] = load(bf16(buffers.weight) + column);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) sum.x += LayerNorm ? x[v][i] : x[v][i] * x[v][i];
+        to[v] = Packed{};
+        if (column < columns) to[v] = load(from + column);
     }
-    sum = block_sum(sum, shared[0]);
+}
+
+/// Of (x - mean)^2 or, without squares, of x, over this thread's columns.
+template <int Threads, int K, bool Squares>
+__device__ __forceinline__ float sum_columns(const Packed (&packed)[K], float mean, std::int64_t columns) {
+    float sum = 0.0F;
+#pragma unroll
+    for (int v = 0; v < K; ++v) {
+        if ((v * Threads + threadIdx.x) * kVector >= columns) continue;
+        float x[8];
+        unpack(packed[v], x);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) sum += Squares ? (x[i] - mean) * (x[i] - mean) : x[i];
+    }
+    return sum;
+}
+
+template <int Threads, int K, bool LayerNorm>
+__global__ void __launch_bounds__(Threads, kResident / Threads)
+    forward_kernel(NormForward buffers, std::int64_t columns) {
+    __shared__ float shared[2][kWarp];
+    const std::int64_t row = blockIdx.x;
+    Packed x[K];
+    load_columns<Threads, K>(bf16(buffers.x) + row * columns, columns, x);
     const float inverse = 1.0F / static_cast<float>(columns);
     float mean = 0.0F;
-    float variance = sum.x * inverse;
-    if constexpr (LayerNorm) {
-        mean = sum.x * inverse;
-        float2 squares = make_float2(0.0F, 0.0F);
-#pragma unroll
-        for (int v = 0; v < K; ++v) {
-            if ((v * Threads + threadIdx.x) * kVector >= columns) continue;
-#pragma unroll
-            for (int i = 0; i < 8; ++i) squares.x += (x[v][i] - mean) * (x[v][i] - mean);
-        }
-        variance = block_sum(squares, shared[1]).x * inverse;
-    }
+    if constexpr (LayerNorm) mean = block_sum(sum_columns<Threads, K, false>(x, 0.0F, columns), shared[0]) * inverse;
+    const float variance = block_sum(sum_columns<Threads, K, true>(x, mean, columns), shared[1]) * inverse;
     const float rstd = rsqrtf(variance + buffers.epsilon);
     if (threadIdx.x == 0) {
         buffers.rstd[row] = rstd;
         if constexpr (LayerNorm) buffers.mean[row] = mean;
     }
+    Packed weight[K];
+    Packed bias[K] = {};
+    load_columns<Threads, K>(bf16(buffers.weight), columns, weight);
+    if constexpr (LayerNorm) load_columns<Threads, K>(bf16(buffers.bias), columns, bias);
 #pragma unroll
     for (int v = 0; v < K; ++v) {
         const std::int64_t column = (v * Threads + threadIdx.x) * kVector;
         if (column >= columns) continue;
+        float y[8];
         float w[8];
-        float b[8] = {};
+        float b[8];
+        unpack(x[v], y);
         unpack(weight[v], w);
-        if constexpr (LayerNorm) unpack(load(bf16(buffers.bias) + column), b);
+        unpack(bias[v], b);
 #pragma unroll
-        for (int i = 0; i < 8; ++i) w[i] = (x[v][i] - mean) * rstd * w[i] + b[i];
-        store(static_cast<__nv_bfloat16*>(buffers.y) + row * columns + column, pack(w));
+        for (int i = 0; i < 8; ++i) y[i] = (y[i] - mean) * rstd * w[i] + b[i];
+        store(static_cast<__nv_bfloat16*>(buffers.y) + row * columns + column, pack(y));
     }
 }
 
@@ -204,12 +218,14 @@ void launch_backward(const NormBackward& buffers, Extent extent, std::int64_t pa
 
 }  // namespace
 
+/// Four accesses a thread where rows are long enough: fewer threads share the fixed cost of a row's sum, and eight
+/// blocks of 128 on a multiprocessor have 64 KiB under way.
 void norm_forward(const NormForward& buffers, Extent extent, cudaStream_t stream) {
     if (extent.columns <= 128 * kVector) return launch_forward<128, 1>(buffers, extent, stream);
-    if (extent.columns <= 256 * kVector) return launch_forward<256, 1>(buffers, extent, stream);
-    if (extent.columns <= 512 * kVector) return launch_forward<512, 1>(buffers, extent, stream);
-    if (extent.columns <= 1024 * kVector) return launch_forward<512, 2>(buffers, extent, stream);
-    launch_forward<1024, 2>(buffers, extent, stream);
+    if (extent.columns <= 256 * kVector) return launch_forward<128, 2>(buffers, extent, stream);
+    if (extent.columns <= 512 * kVector) return launch_forward<128, 4>(buffers, extent, stream);
+    if (extent.columns <= 1024 * kVector) return launch_forward<256, 4>(buffers, extent, stream);
+    launch_forward<512, 4>(buffers, extent, stream);
 }
 
 void norm_backward(const NormBackward& buffers, Extent extent, std::int64_t partials, cudaStream_t stream) {
@@ -233,19 +249,28 @@ void norm_backward(const NormBackward& buffers, Extent extent, std::int64_t part
 namespace {
 
 template <int Threads, int K>
-void load_size() {
-    load_each(forward_kernel<Threads, K, false>, forward_kernel<Threads, K, true>, backward_kernel<Threads, K, false>,
-              backward_kernel<Threads, K, true>);
+void load_forward() {
+    load_each(forward_kernel<Threads, K, false>, forward_kernel<Threads, K, true>);
+}
+
+template <int Threads, int K>
+void load_backward() {
+    load_each(backward_kernel<Threads, K, false>, backward_kernel<Threads, K, true>);
 }
 
 }  // namespace
 
 void load_norm_kernels() {
-    load_size<128, 1>();
-    load_size<256, 1>();
-    load_size<512, 1>();
-    load_size<512, 2>();
-    load_size<1024, 2>();
+    load_forward<128, 1>();
+    load_forward<128, 2>();
+    load_forward<128, 4>();
+    load_forward<256, 4>();
+    load_forward<512, 4>();
+    load_backward<128, 1>();
+    load_backward<256, 1>();
+    load_backward<512, 1>();
+    load_backward<512, 2>();
+    load_backward<1024, 2>();
 }
 
 }  // namespace stowage::executor::kernels
