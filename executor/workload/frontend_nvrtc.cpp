@@ -11,6 +11,7 @@ namespace {
 constexpr int kInternalError = 11;
 }
 
+// NOLINTBEGIN(readability-identifier-naming): the names are NVRTC's
 extern "C" {
 
 STOWAGE_HIDDEN int nvrtcCreateProgram(void** /*program*/, const char* /*source*/, const char* /*name*/,
@@ -28,3 +29,4 @@ STOWAGE_HIDDEN int nvrtcGetProgramLogSize(void* /*program*/, std::size_t* /*size
 STOWAGE_HIDDEN int nvrtcGetProgramLog(void* /*program*/, char* /*log*/) { return kInternalError; }
 
 }  // extern "C"
+// NOLINTEND(readability-identifier-naming)
