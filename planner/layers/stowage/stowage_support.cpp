@@ -66,9 +66,13 @@ void check_attention(const types::Model& model, Missing& missing) {
     const bool fits = model.kv_channels % 8 == 0 && model.kv_channels <= 128;
     missing.when(!model.multi_latent_attention && !fits, "model.kv_channels",
                  "heads of size " + std::to_string(model.kv_channels), "use a multiple of 8 up to 128");
+    // The kernel turns eight pairs at a time, the halves of a head lying apart.
+    const bool rotary = model.position_embedding_type == types::PositionEmbedding::rope;
+    missing.when(rotary && fits && model.kv_channels % 16 != 0, "model.kv_channels",
+                 "rotary positions in heads of size " + std::to_string(model.kv_channels), "use a multiple of 16");
 }
 
-/// Kernels move eight elements at a time.
+/// Kernels move eight elements at a time, and keep a row of a norm in registers.
 void check_widths(const Scenario& scenario, Missing& missing) {
     const types::Model& model = scenario.model;
     const auto check = [&](const char* key, std::int64_t width) {
@@ -76,6 +80,9 @@ void check_widths(const Scenario& scenario, Missing& missing) {
     };
     check("hidden_size", model.hidden_size);
     check("ffn_hidden_size", model.ffn_hidden_size);
+    constexpr std::int64_t kWidestNorm = 16384;
+    missing.when(model.hidden_size > kWidestNorm, "model.hidden_size", setting("hidden_size", model.hidden_size),
+                 "choose at most " + std::to_string(kWidestNorm));
     missing.when(padded_vocabulary(scenario) % 8 != 0, "model.make_vocab_size_divisible_by",
                  "a vocabulary of " + std::to_string(padded_vocabulary(scenario)), "pad it to a multiple of 8");
 }

@@ -160,13 +160,13 @@ TEST(StowageLayers, KeepNoWideLogits) {
 }
 
 TEST(StowageLayers, CountEmbeddingAndOutputLayerWithoutPadding) {
-    const std::int64_t layer = 384 + 384 * (6 + 4) * 56 + 336 * 384 + 384 + 384 * 3000;
+    const std::int64_t layer = 384 + 384 * (6 + 4) * 48 + 288 * 384 + 384 + 384 * 3000;
     EXPECT_EQ(model_parameters(grouped_gpt()), 4 * layer + 2 * 1000 * 384 + 384);
     const StageLayers stage = build_stage(grouped_gpt(), 0);
     EXPECT_EQ(rank_parameters(stage), 4 * layer + 2 * 1024 * 384 + 384);
     ASSERT_EQ(stage.states.size(), 5U);
     EXPECT_EQ(stage.states[4].name, "rotary table");
-    EXPECT_EQ(stage.states[4].bytes, Bytes{4 * 320 * 28 * 2});
+    EXPECT_EQ(stage.states[4].bytes, Bytes{4 * 320 * 24 * 2});
 }
 
 TEST(StowageLayers, ReduceGradientsOverReplicas) {
@@ -207,6 +207,9 @@ TEST(StowageLayers, NameWhatTheyLack) {
         {"position_embedding_type: learned_absolute",
          [](Scenario& s) { s.model.position_embedding_type = types::PositionEmbedding::learned_absolute; }},
         {"heads of size 192", [](Scenario& s) { s.model.kv_channels = 192; }},
+        {"rotary positions in heads of size 56",
+         [](Scenario& s) { s.model.position_embedding_type = types::PositionEmbedding::rope; }},
+        {"hidden_size: 16392", [](Scenario& s) { s.model.hidden_size = 16392; }},
         {"ffn_hidden_size: 1001", [](Scenario& s) { s.model.ffn_hidden_size = 1001; }},
         {"activation squared_relu", [](Scenario& s) { s.model.activation = types::Activation::squared_relu; }},
         {"hidden_dropout", [](Scenario& s) { s.model.hidden_dropout = 0.1; }},

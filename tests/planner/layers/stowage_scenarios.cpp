@@ -56,6 +56,7 @@ types::Scenario grouped_gpt() {
     types::Model& model = scenario.model;
     model.vocab_size = 1000;
     model.num_query_groups = 2;
+    model.kv_channels = 48;
     model.position_embedding_type = types::PositionEmbedding::rope;
     scenario.optimizer.grad_reduce_in_bf16 = true;
     return scenario;
