@@ -18,6 +18,9 @@ project(consumer LANGUAGES CXX)
 find_package(stowage 0.1 REQUIRED)
 add_executable(consumer consumer.cpp)
 target_link_libraries(consumer PRIVATE stowage::scenarios_types stowage::planner_layers)
+# Whatever an exported library needs is found with it, also by a project that uses the highest of them.
+target_link_libraries(consumer PRIVATE stowage::planner_search stowage::reports stowage::executor_core
+  stowage::executor_errors stowage::executor_gemm_table stowage::profiler_core stowage::scenarios_reader)
 ]])
 run(${CMAKE_COMMAND} -S ${work}/consumer -B ${work}/consumer/build -G ${generator}
   -D CMAKE_PREFIX_PATH=${work}/prefix -D CMAKE_CXX_COMPILER=${compiler})
