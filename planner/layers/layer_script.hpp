@@ -133,6 +133,7 @@ struct AttentionWork {
     double keys = 0;       ///< that a row sees, on average
     double longest = 0;    ///< that the row sees which sees most
     double head_size = 0;  ///< mean of query's and value's
+    Bytes between = {};    ///< written by one kernel and read by the next one of the same call, both counted
 };
 
 /// One kernel or library call on the main stream.

@@ -60,7 +60,8 @@ Nanoseconds attention_time(const layers::Kernel& kernel, layers::Phase phase, co
         rate.rate /= lengthening(work, forward ? device.attention_forward : device.attention_backward);
     }
     const Nanoseconds memory = types::transfer_time(kernel.traffic, device.memory_bandwidth);
-    return std::max(arithmetic_time(kernel.flops, rate), memory) + device.kernel_overhead;
+    const Nanoseconds between = types::transfer_time(work.between, device.memory_bandwidth);
+    return std::max(arithmetic_time(kernel.flops, rate), memory) + between + device.kernel_overhead;
 }
 
 }  // namespace stowage::program

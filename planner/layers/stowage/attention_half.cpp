@@ -16,6 +16,12 @@ bool rotary(const StowageWriter& writer) {
 /// 2 P a of the causal half: a product with size n takes n times that.
 double pair_flops(const AttentionWork& work) { return 2 * work.rows * work.keys; }
 
+/// Of a deterministic backward: one kernel leaves the gradient of the scores in bf16, another one reads it for the
+/// gradient of the queries. The masked half is left out.
+Bytes score_gradient_traffic(const AttentionWork& work) {
+    return Bytes{static_cast<std::int64_t>(2 * 2 * work.rows * work.keys)};
+}
+
 }  // namespace
 
 AttentionHalf::AttentionHalf(StowageWriter& writer)
@@ -166,7 +172,8 @@ Slot AttentionHalf::attention_backward(Slot output_gradient) {
     sizes.value = 1 / std::sqrt(static_cast<double>(writer_.dim.head_size));
     sizes.workspace_bytes = attention_backward_workspace(writer_.dim);
     const Slot workspace = writer_.make("core_attn.workspace", {sizes.workspace_bytes}, DataType::uint8);
-    const AttentionWork work = attention_work();
+    AttentionWork work = attention_work();
+    work.between = score_gradient_traffic(work);
     const std::int64_t traffic =
         attention_traffic() + 2 * writer_.dim.tokens * (writer_.dim.qkv_width + writer_.dim.output_width);
     writer_.attention_kernel(

@@ -134,19 +134,29 @@ TEST(StowageLayers, HaveAGroupForEachModule) {
     EXPECT_EQ(copied, expected);
 }
 
-// Scores of 2 sequences of 320 tokens and 6 heads in bf16, and 32 bytes a row of them; 32 heads of 4096 tokens would be
-// 1 GiB of scores: half of them at a time.
+// What cuDNN 9.14 asks for on an H200 for 8 heads of 64 in 2 groups and 512 places, and for 32 heads of 128 with keys
+// of their own and 4096 places: 1,074,266,368 bytes, 256 of them for counters. The latter is over what the MLP gives
+// back: half of the heads at a time.
 TEST(StowageLayers, GiveAttentionItsScratchMemory) {
     Dimensions dim;
-    dim.micro_batch = 2;
-    dim.sequence = 320;
-    dim.heads = 6;
-    dim.groups = 2;
-    EXPECT_EQ(attention_backward_workspace(dim), 2 * 6 * 2 * 320 * 320 + 32 * 2 * 6 * 320);
     dim.micro_batch = 1;
+    dim.sequence = 512;
+    dim.heads = 8;
+    dim.groups = 2;
+    dim.head_size = 64;
+    EXPECT_EQ(attention_backward_workspace(dim), 5'259'520);
     dim.sequence = 4096;
     dim.heads = dim.groups = 32;
-    EXPECT_EQ(attention_backward_workspace(dim), (512 << 20) + 32 * 32 * 4096);
+    dim.head_size = 128;
+    EXPECT_EQ(attention_backward_workspace(dim), (1'074'266'368 - 256) / 2 + 256);
+}
+
+// The causal half of 4096 x 4096 scores of 32 heads in bf16, written by one kernel and read by the next.
+TEST(StowageLayers, PassTheGradientOfTheScoresThroughMemory) {
+    std::vector<Bytes> between;
+    for (const Kernel& kernel : script_of_kind(shipped("dense-8x4096"), ScriptKind::dense_layer).kernels)
+        if (kernel.kind == KernelClass::attention) between.push_back(kernel.attention.between);
+    EXPECT_EQ(between, (std::vector<Bytes>{Bytes{0}, Bytes{2LL * 2 * 32 * 4096 * 4096 / 2}}));
 }
 
 // ------------------------------------------------------------------------------------------------------------ the ends

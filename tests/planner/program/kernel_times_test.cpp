@@ -112,6 +112,16 @@ TEST(AttentionTime, LosesTheTailOfUnevenBlocks) {
     EXPECT_EQ(attention({12800, 1000, 1000, 128}, device), 20'000 + 1'000);
 }
 
+// 1e9 operations backward are 25 us. 4e6 bytes of scores that pass through memory are 4 us more, though the kernels'
+// own operands, 20e6 bytes in 20 us, are read meanwhile.
+TEST(AttentionTime, PaysForWhatPassesThroughMemoryBetweenItsKernels) {
+    layers::AttentionWork work{12800, 1000, 2000, 128};
+    work.between = Bytes{4'000'000};
+    Kernel kernel = attention_of(work);
+    kernel.traffic = Bytes{20'000'000};
+    EXPECT_EQ(attention_time(kernel, Phase::backward, round_device()).count(), 25'000 + 4'000 + 1'000);
+}
+
 // Half the rate at 64, the full one at 128 and 1.25 of it at 256: 1.125 at 192, 16 us at 256 and beyond, 40 at 32.
 TEST(AttentionTime, FindsTheRateOfAHeadSizeOnTheLineBetweenKnownOnes) {
     Device device = round_device();
