@@ -70,6 +70,8 @@ Json host_json(const types::HostCosts& host) {
               {"device_allocation_call_us", file_microseconds(host.device_allocation_call)},
               {"pinned_allocation_us_per_gib", file_microseconds(host.pinned_allocation_per_gib)},
               {"launch_queue_depth", host.launch_queue_depth}};
+    if (host.gemm_call.count() > 0) json["gemm_call_us"] = file_microseconds(host.gemm_call);
+    if (host.attention_call.count() > 0) json["attention_call_us"] = file_microseconds(host.attention_call);
     if (host.memory_bandwidth.rate > 0) json["memory_bandwidth_gb_per_s"] = gb_per_s(host.memory_bandwidth);
     return json;
 }

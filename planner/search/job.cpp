@@ -109,10 +109,14 @@ std::vector<const program::StepProgram*> programs_of(const LoweredRanks& lowered
     return programs;
 }
 
-/// No framework stands between stowage's own layers and the launches.
+/// No framework stands between stowage's own layers and the launches; what their calls of libraries take is included in
+/// what a framework adds to its own.
 types::Node machine_of(const types::Scenario& scenario) {
     types::Node node = scenario.hardware.node;
-    if (scenario.implementation != types::Implementation::stowage) return node;
+    if (scenario.implementation != types::Implementation::stowage) {
+        node.host.gemm_call = node.host.attention_call = {};
+        return node;
+    }
     node.host.framework_forward = node.host.framework_backward = {};
     node.graph.framework_forward = node.graph.framework_backward = {};
     return node;

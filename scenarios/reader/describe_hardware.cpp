@@ -134,6 +134,10 @@ void describe_host(Fields& fields, types::HostCosts& host) {
     cost("kernel_launch_us", "bare launch of a kernel", host.kernel_launch);
     cost("framework_forward_us", "what the framework adds for each kernel of a forward", host.framework_forward);
     cost("framework_backward_us", "the same for a backward", host.framework_backward);
+    fields.microseconds({"gemm_call_us", "a GEMM of stowage's own layers; without it as kernel_launch_us"},
+                        host.gemm_call, kMicroseconds);
+    fields.microseconds({"attention_call_us", "attention of stowage's own layers; without it as kernel_launch_us"},
+                        host.attention_call, kMicroseconds);
     cost("copy_launch_us", "issue of an asynchronous copy", host.copy_launch);
     cost("event_call_us", "record, wait or query of an event", host.event_call);
     cost("synchronize_us", "host side of a synchronisation with an idle device", host.synchronize);

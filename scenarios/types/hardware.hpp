@@ -108,6 +108,8 @@ struct HostCosts {
     Nanoseconds kernel_launch{0};       ///< bare launch of a kernel
     Nanoseconds framework_forward{0};   ///< what PyTorch and the layers add for each kernel of a forward
     Nanoseconds framework_backward{0};  ///< the same for backward, on the autograd thread
+    Nanoseconds gemm_call{0};           ///< stowage's own layers: a call of cuBLASLt; 0: as kernel_launch
+    Nanoseconds attention_call{0};      ///< stowage's own layers: attention by cuDNN; 0: as kernel_launch
     Nanoseconds copy_launch{0};
     Nanoseconds event_call{0};              ///< record, wait or query of an event
     Nanoseconds synchronize{0};             ///< host side of a device synchronisation once the device is idle

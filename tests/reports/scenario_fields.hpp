@@ -118,8 +118,10 @@ inline auto fields_of(const CopyEngines& copy) {
 }
 
 inline auto fields_of(const HostCosts& host) {
-    const auto& [kernel, forward, backward, copy, event, synchronize, allocation, pinned, bandwidth, depth] = host;
-    return std::tie(kernel, forward, backward, copy, event, synchronize, allocation, pinned, bandwidth, depth);
+    const auto& [kernel, forward, backward, gemm, attention, copy, event, synchronize, allocation, pinned, bandwidth,
+                 depth] = host;
+    return std::tie(kernel, forward, backward, gemm, attention, copy, event, synchronize, allocation, pinned, bandwidth,
+                    depth);
 }
 
 inline auto fields_of(const GraphCosts& graph) {

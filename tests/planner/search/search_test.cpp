@@ -12,6 +12,7 @@
 
 #include "planner/search/baselines.hpp"
 #include "planner/search/candidates.hpp"
+#include "scenarios/reader/scenario_reader.hpp"
 #include "scenarios/types/error.hpp"
 #include "tests/support/exhaustive_plan.hpp"
 #include "tests/support/seed.hpp"
@@ -426,6 +427,20 @@ TEST(Evaluate, WaitsForANeighbourWhereTheAllocatorWaitsForTheDevice) {
         }
     }
     EXPECT_GT(flushes, 0);
+}
+
+/// The step with nothing offloaded if a GEMM takes the host 10 ms, longer than it takes the device.
+Nanoseconds step_with_slow_calls(Job job) {
+    job.scenario.hardware.node.host.gemm_call = Nanoseconds{10'000'000};
+    return evaluate(job, make_choice(job, {}, 1)).step_time;
+}
+
+// What Megatron's calls take is in what the framework adds to each kernel.
+TEST(Evaluate, ChargesLibraryCallsToOurOwnLayersOnly) {
+    const Job megatrons = tests::transformer_job({});
+    EXPECT_EQ(step_with_slow_calls(megatrons), evaluate(megatrons, make_choice(megatrons, {}, 1)).step_time);
+    const Job own = prepare(reader::load_scenario(STOWAGE_SOURCE_DIR "/tests/data/small_stowage.yaml").scenario);
+    EXPECT_GT(step_with_slow_calls(own), 2 * evaluate(own, make_choice(own, {}, 1)).step_time);
 }
 
 TEST(Evaluate, HoldsEveryMicrobatchsBytesByModule) {

@@ -63,6 +63,26 @@ TEST(RankSimulator, LeavesTheDeviceIdleWhileTheHostLaunches) {
     EXPECT_EQ(prediction.ranks[0].steady.operations, 4);
 }
 
+Operation of_class(types::KernelClass kernel_class) {
+    Operation operation = kernel(1us);
+    operation.kernel_class = kernel_class;
+    return operation;
+}
+
+// A launch is 5 us, a GEMM 8, attention 20; 2 us of the framework come on top of each.
+TEST(RankSimulator, ChargesCallsOfLibrariesTheirOwnPrice) {
+    types::Node node = quiet_node();
+    node.host.kernel_launch = 5us;
+    node.host.framework_forward = 2us;
+    using types::KernelClass;
+    const auto program = hand_program(
+        {of_class(KernelClass::gemm), of_class(KernelClass::attention), of_class(KernelClass::memory_bound)});
+    EXPECT_EQ(starts(program, simulate({&program}, node, kTraced)), (std::vector<Nanoseconds>{7us, 14us, 21us}));
+    node.host.gemm_call = 8us;
+    node.host.attention_call = 20us;
+    EXPECT_EQ(starts(program, simulate({&program}, node, kTraced)), (std::vector<Nanoseconds>{10us, 32us, 39us}));
+}
+
 TEST(RankSimulator, HoldsTheHostWhenTheLaunchQueueIsFull) {
     types::Node node = quiet_node();
     node.host.kernel_launch = 1us;
