@@ -98,7 +98,8 @@ Offence released_output_of_a_graph(const Case& c) {
 }
 
 Offence listed_and_not_captured(const Case& c) {
-    if (c.captures() || c.scenario.cuda_graph.cuda_graph_modules.empty() || !c.offloads()) return std::nullopt;
+    if (c.own_layers() || c.captures() || c.scenario.cuda_graph.cuda_graph_modules.empty() || !c.offloads())
+        return std::nullopt;
     return graph_words(c);
 }
 

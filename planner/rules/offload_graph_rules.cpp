@@ -73,7 +73,11 @@ Offence uncapped_iteration(const Case& c) {
 
 bool attends(const Case& c, std::int64_t layer) { return c.scenario.model.mixer_of(layer) == types::Mixer::attention; }
 
+/// Megatron goes by the list when it builds its layers, whether or not anything is captured; our own layers do not.
+bool heeds_the_list(const Case& c) { return c.captures() || !c.own_layers(); }
+
 Offence norm_before_captured_attention(const Case& c) {
+    if (!heeds_the_list(c)) return std::nullopt;
     if (!c.offloads(Module::attn_norm) || !c.lists(CudaGraphModule::attn)) return std::nullopt;
     return fmt::format("offload_modules has attn_norm, cuda_graph_modules has attn, {} with attention",
                        layers_where(c.scenario.model, [&](std::int64_t layer) { return attends(c, layer); }));
@@ -82,6 +86,7 @@ Offence norm_before_captured_attention(const Case& c) {
 Offence norm_before_experts(const Case& c) {
     const types::Model& model = c.scenario.model;
     const bool attention = c.lists(CudaGraphModule::attn);
+    if (!heeds_the_list(c)) return std::nullopt;
     if (!c.offloads(Module::mlp_norm) || (!attention && !c.lists(CudaGraphModule::moe_router))) return std::nullopt;
     const auto experts = [&](std::int64_t layer) { return model.is_moe_layer(layer); };
     if (!any_layer(model, experts)) return std::nullopt;
@@ -92,6 +97,7 @@ Offence norm_before_experts(const Case& c) {
 Offence norm_between_halves(const Case& c) {
     const types::Model& model = c.scenario.model;
     const bool attention = c.lists(CudaGraphModule::attn);
+    if (!heeds_the_list(c)) return std::nullopt;
     if (!c.offloads(Module::mlp_norm) || attention == c.lists(CudaGraphModule::mlp)) return std::nullopt;
     const auto dense = [&](std::int64_t layer) { return model.feed_forward_of(layer) == FeedForward::dense; };
     if (!any_layer(model, dense)) return std::nullopt;

@@ -96,11 +96,12 @@ Offence norm_at_the_end_of_a_graph(const Case& c) {
                        layers_where(model, loses));
 }
 
-/// A checkpoint saves its own input only, and the manager's group is not open when it runs its forward again.
+/// A checkpoint saves its own input only, and the manager's group is not open when it runs its forward again. Our own
+/// attention saves that input in its group.
 Offence recomputed_and_offloaded(const Case& c) {
     if (c.offloads() && recomputes_all(c))
         return fmt::format("offload_modules [{}], recompute_granularity is full", c.choice.modules.joined(", "));
-    if (c.offloads(Module::core_attn) && c.recomputes(RecomputeModule::core_attn))
+    if (!c.own_layers() && c.offloads(Module::core_attn) && c.recomputes(RecomputeModule::core_attn))
         return "offload_modules and recompute_modules both have core_attn";
     return std::nullopt;
 }

@@ -59,6 +59,8 @@ struct Case {
     [[nodiscard]] bool offloads(types::Module module) const { return choice.modules.contains(module); }
     [[nodiscard]] types::CudaGraphImpl impl() const { return scenario.cuda_graph.cuda_graph_impl; }
     [[nodiscard]] bool captures() const { return impl() != types::CudaGraphImpl::none; }
+    /// Whether stowage's own layers run, which know nothing of Megatron's hooks and checkpoints.
+    [[nodiscard]] bool own_layers() const { return scenario.implementation == types::Implementation::stowage; }
     [[nodiscard]] bool recomputes(types::RecomputeModule module) const { return scenario.recompute.selects(module); }
     /// Whether the list of graph modules has it.
     [[nodiscard]] bool lists(types::CudaGraphModule module) const {

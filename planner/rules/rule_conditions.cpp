@@ -99,8 +99,8 @@ constexpr std::array kConditions = {
               "Engine: moe_router is captured without moe_preprocess, or the dispatcher or a shared expert reads the "
               "norm outside the graph."},
     Condition{"R12", kMain,
-              "Something is offloaded and recompute_granularity is full, or core_attn is in offload_modules and "
-              "recompute_modules."},
+              "Something is offloaded and recompute_granularity is full, or the implementation is megatron and "
+              "core_attn is in offload_modules and recompute_modules."},
     Condition{"R13", kMain, "recompute_modules has layernorm and offload_modules a norm, or both have moe_act."},
 
     Condition{"X1", kMain,
@@ -115,12 +115,15 @@ constexpr std::array kConditions = {
     Condition{"X7", kMain,
               "Something is offloaded, cuda_graph_impl is full_iteration, and "
               "fine_grained_offloading_max_inflight_offloads is null or below 0."},
-    Condition{"D1", kMain, "offload_modules has attn_norm and cuda_graph_modules has attn, captured or not (H5)."},
+    Condition{"D1", kMain,
+              "offload_modules has attn_norm and cuda_graph_modules has attn, captured or not (H5); of "
+              "stowage's own layers, captured."},
     Condition{"D2", kMain,
-              "offload_modules has mlp_norm, cuda_graph_modules has attn or moe_router, and layers have experts."},
+              "offload_modules has mlp_norm, cuda_graph_modules has attn or moe_router, and layers have experts; of "
+              "stowage's own layers, captured."},
     Condition{"D3", kMain,
               "offload_modules has mlp_norm, cuda_graph_modules has one of attn and mlp without the other, and layers "
-              "are dense."},
+              "are dense; of stowage's own layers, captured."},
     Condition{"D7", kMain,
               "cuda_graph_impl is transformer_engine, and modules that are offloaded lie in the listed parts."},
 
@@ -149,7 +152,9 @@ constexpr std::array kConditions = {
               "cuda_graph_impl is transformer_engine with moe_router and moe_preprocess listed, offload_modules has "
               "expert_fc1, the dispatcher is alltoall, and expert_model_parallel_size and expert_tensor_parallel_size "
               "are 1."},
-    Condition{"H5", kMain, "Something is offloaded, cuda_graph_impl is none and cuda_graph_modules is not empty."},
+    Condition{"H5", kMain,
+              "The implementation is megatron, something is offloaded, cuda_graph_impl is none and cuda_graph_modules "
+              "is not empty."},
     Condition{"H7", kMain,
               "delay_offload_until_cuda_graph is true beside graphs of Transformer Engine, and offload_modules has "
               "neither expert_fc1 nor moe_act, expert communication is overlapped, or a layer with experts has no "

@@ -14,7 +14,7 @@ types::ModuleSet common(types::ModuleSet left, types::ModuleSet right) {
 types::ModuleSet opened_modules(const Case& c) {
     if (c.scenario.recompute.recompute_granularity == types::RecomputeGranularity::full) return {};
     types::ModuleSet opened = c.choice.modules;
-    if (c.recomputes(types::RecomputeModule::core_attn)) opened.erase(types::Module::core_attn);
+    if (!c.own_layers() && c.recomputes(types::RecomputeModule::core_attn)) opened.erase(types::Module::core_attn);
     return opened;
 }
 

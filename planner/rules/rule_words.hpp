@@ -11,7 +11,7 @@ namespace stowage::rules {
 types::ModuleSet common(types::ModuleSet left, types::ModuleSet right);
 
 /// The offloaded modules whose groups are opened at all: none under full recomputation, and not core_attn inside a
-/// checkpoint of its own.
+/// checkpoint of its own, except in stowage's own layers.
 types::ModuleSet opened_modules(const Case& c);
 
 /// "offload_modules [core_attn, attn_proj]", or no offence if there is none.

@@ -62,6 +62,8 @@ StageLayers build_stowage_stage(const types::Scenario& scenario, std::int64_t pi
     stage.optimizer = stowage_optimizer(scenario, dimensions, elements);
     stage.states = stowage_states(scenario, dimensions, elements);
     add_graphs(scenario, stage);
+    // Our own layers lose a norm's group to a graph that there is, not to one that is only listed.
+    if (stage.graphs.impl == types::CudaGraphImpl::none) stage.downgraded.assign(stage.scripts.size(), {});
     stage.graphs.attention_mask = Bytes{};  // the kernels know that attention is causal
     stage.boundary = Bytes{2 * dimensions.hidden_elements()};
     return stage;

@@ -274,6 +274,44 @@ TEST(Rules, NameTheOffendingSetting) {
     EXPECT_EQ(findings[0].nearest_legal, "Add core_attn to offload_modules, or drop attn_proj.");
 }
 
+Scenario own_layers() {
+    Scenario scenario = dense_scenario();
+    scenario.implementation = types::Implementation::stowage;
+    return scenario;
+}
+
+/// Which rules Megatron's layers and our own break with these modules offloaded.
+std::vector<std::string> broken_by_either(Scenario scenario, types::Implementation implementation, ModuleSet modules) {
+    scenario.implementation = implementation;
+    return broken(check(scenario, {.modules = modules}));
+}
+
+// Attention run again saves its input, which is what its group moves, in the group.
+TEST(Rules, LetOurOwnLayersOffloadAttentionThatRunsAgain) {
+    Scenario scenario = own_layers();
+    recompute(scenario, RecomputeModule::core_attn);
+    EXPECT_EQ(broken_by_either(scenario, types::Implementation::stowage, {Module::core_attn}),
+              std::vector<std::string>{});
+    EXPECT_EQ(broken_by_either(scenario, types::Implementation::megatron, {Module::core_attn}),
+              std::vector<std::string>{"R12"});
+}
+
+// Megatron's layers go by the list of graph modules even where nothing is captured: H5 beside D1 and D3. Our own lose
+// the norms only to a graph that there is.
+TEST(Rules, TakeNothingFromOurOwnLayersForGraphsThatAreOnlyListed) {
+    Scenario scenario = own_layers();
+    scenario.cuda_graph.cuda_graph_modules = {types::CudaGraphModule::attn};
+    const ModuleSet norms{Module::attn_norm, Module::mlp_norm};
+    EXPECT_EQ(broken_by_either(scenario, types::Implementation::stowage, norms), std::vector<std::string>{});
+    const auto of_megatron = broken_by_either(scenario, types::Implementation::megatron, norms);
+    for (const char* rule : {"D1", "D3", "H5"})
+        EXPECT_EQ(std::count(of_megatron.begin(), of_megatron.end(), rule), 1) << rule;
+    scenario.cuda_graph.cuda_graph_impl = types::CudaGraphImpl::transformer_engine;
+    const auto captured = broken_by_either(scenario, types::Implementation::stowage, norms);
+    for (const char* rule : {"D1", "D3"}) EXPECT_EQ(std::count(captured.begin(), captured.end(), rule), 1) << rule;
+    EXPECT_EQ(std::count(captured.begin(), captured.end(), "H5"), 0);
+}
+
 TEST(Rules, DifferOnDevWhereDevDiffers) {
     Scenario scenario = moe_scenario(RuleSet::dev);
     recompute(scenario, RecomputeModule::mhc);
