@@ -1,7 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <limits>
 #include <memory>
+#include <system_error>
 
 #include "cli/execute_policy.hpp"
 #include "cli/gpu_library.hpp"
@@ -18,6 +23,7 @@ namespace stowage::cli {
 namespace {
 
 constexpr std::int64_t kMostSteps = 1'000'000;
+constexpr std::int64_t kMostRanks = 1'000'000;
 
 struct ExecuteOptions {
     CommonOptions common;
@@ -42,7 +48,36 @@ void refuse_combinations(const ExecuteOptions& options) {
         throw CommandLineError("--trace shows the profiled step, which --no-profile leaves out");
     if (options.debug.fences && options.allocator == "planned")
         throw CommandLineError("--fences needs --allocator caching");
-    if (options.gemm_table) refuse_to_replace(options.input, "--gemm-table", *options.gemm_table);
+}
+
+/// What is written besides the outputs, as far as that shows before hours have gone into it.
+void check_places(const ExecuteOptions& options) {
+    namespace fs = std::filesystem;
+    std::error_code ignored;
+    if (options.debug.dump) {
+        if (options.debug.dump->empty()) throw CommandLineError("--dump: found no name, expected a folder");
+        if (fs::exists(*options.debug.dump, ignored) && !fs::is_directory(*options.debug.dump, ignored))
+            throw types::InputError(*options.debug.dump + ": error: is a file, expected a folder for --dump");
+    }
+    if (!options.gemm_table) return;
+    refuse_to_replace(options.input, "--gemm-table", *options.gemm_table);
+    if (options.out) refuse_to_replace(*options.gemm_table, "--out", *options.out);
+    if (options.trace) refuse_to_replace(*options.gemm_table, "--trace", *options.trace);
+    const fs::path folder = fs::path(*options.gemm_table).parent_path();
+    if (!folder.empty() && !fs::is_directory(folder, ignored))
+        throw types::InputError(
+            fmt::format("{}: error: cannot be written\nhint: there is no folder '{}'; make it first",
+                        *options.gemm_table, folder.string()));
+}
+
+/// Of a seed. CLI11 reads whatever is too large as the largest.
+std::string why_no_seed(const std::string& text) {
+    std::uint64_t seed = 0;
+    const char* const end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, seed);
+    if (read.ec == std::errc{} && read.ptr == end) return "";
+    return fmt::format("found '{}', expected a whole number from 0 to {}", text,
+                       std::numeric_limits<std::uint64_t>::max());
 }
 
 executor::AllocatorKind allocator_of(const ExecuteOptions& options, const std::string& policy) {
@@ -68,13 +103,15 @@ std::vector<std::string> debug_modes(const executor::DebugModes& debug) {
     return modes;
 }
 
-executor::ExecutionRequest request_of(const ExecuteOptions& options, const ExecutedPolicy& policy, std::int64_t rank) {
+executor::ExecutionRequest request_of(const ExecuteOptions& options, const search::Job& job,
+                                      const ExecutedPolicy& policy, std::int64_t rank) {
     executor::ExecutionRequest request;
     request.scenario = policy.scenario;
     request.choice = policy.choice;
     request.pipeline_rank = rank;
     request.policy = policy.name;
     request.allocator = allocator_of(options, policy.name);
+    request.caching_config = job.allocator;
     request.steps = options.steps;
     request.warmup_steps = options.warmup;
     if (options.warmup_seconds) request.warmup_seconds = parse_seconds("--warmup-seconds", *options.warmup_seconds);
@@ -123,6 +160,7 @@ void write_trace(Outputs& outputs, const search::Outcome& outcome, program::Step
 
 types::ExitCode run_execute(const ExecuteOptions& options) {
     refuse_combinations(options);
+    check_places(options);
     ExecutedPolicy policy = read_executed_policy(options.common, options.input, options.policy);
     Outputs outputs(options.common, options.input, options.out, options.trace);
     executor::GpuVerbs& gpu = open_gpu_verbs("execute");
@@ -130,7 +168,7 @@ types::ExitCode run_execute(const ExecuteOptions& options) {
     choose_groups(options.common, job, options.policy, policy);
     const search::Outcome outcome = search::evaluate(job, policy.choice);
     if (!outcome.runs()) throw types::Error(types::ExitCode::no, reports::stop_reason(outcome));
-    const executor::ExecutionRequest request = request_of(options, policy, rank_of(options, outcome));
+    const executor::ExecutionRequest request = request_of(options, job, policy, rank_of(options, outcome));
     program::StepProgram program = program_of(job, request);
     const reports::PredictedRank predicted = predict(outcome, request, program);
 
@@ -149,7 +187,7 @@ types::ExitCode run_execute(const ExecuteOptions& options) {
 
 void add_run_options(CLI::App& verb, ExecuteOptions& options) {
     verb.add_option("--rank", options.rank, "pipeline rank to run; default: the one with the highest predicted peak")
-        ->check(CLI::NonNegativeNumber)
+        ->check(CLI::Range(std::int64_t{0}, kMostRanks))
         ->type_name("R");
     verb.add_option("--allocator", options.allocator,
                     "caching: as PyTorch's; planned: addresses fixed before the step (default with policy stowage)")
@@ -161,7 +199,7 @@ void add_run_options(CLI::App& verb, ExecuteOptions& options) {
     verb.add_option("--warmup-seconds", options.warmup_seconds, "at least so long, for clocks and power to settle")
         ->type_name("SECONDS");
     verb.add_option("--seed", options.seed, "of parameters and tokens (1)")
-        ->check(CLI::NonNegativeNumber)
+        ->check(CLI::Validator(why_no_seed, ""))
         ->type_name("N");
     verb.add_option("--gemm-table", options.gemm_table,
                     "algorithms of matrix products: read if the file is there, else measured and written")
@@ -172,7 +210,7 @@ void add_run_options(CLI::App& verb, ExecuteOptions& options) {
 void add_fault_options(CLI::App& verb, ExecuteOptions& options) {
     verb.add_flag("--verify", options.verify, "digests of the losses and gradients of every step; nothing is timed");
     verb.add_option("--spin", options.debug.spin_seed, "delay copies and events at random; slow, not timed")
-        ->check(CLI::NonNegativeNumber)
+        ->check(CLI::Validator(why_no_seed, ""))
         ->type_name("SEED");
     verb.add_flag("--poison", options.debug.poison, "fill memory with NaN when it is taken and freed; slow, not timed");
     verb.add_flag("--fences", options.debug.fences, "watch for bytes written outside of buffers; slow, not timed");

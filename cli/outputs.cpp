@@ -14,8 +14,13 @@ namespace {
 /// Links followed, whether or not the file is there.
 bool same_file(const std::string& left, const std::string& right) {
     std::error_code failed;
-    const auto one = std::filesystem::weakly_canonical(left, failed);
-    const auto other = std::filesystem::weakly_canonical(right, failed);
+    const auto resolved = [&](const std::string& path) {  // a relative path to nothing would stay relative
+        std::error_code stays;
+        const auto absolute = std::filesystem::absolute(path, stays);
+        return std::filesystem::weakly_canonical(stays ? std::filesystem::path(path) : absolute, failed);
+    };
+    const auto one = resolved(left);
+    const auto other = resolved(right);
     return failed ? left == right : one == other;
 }
 

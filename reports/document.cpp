@@ -59,32 +59,52 @@ std::string writer_of(std::string_view schema) {
 
 types::ModuleSet modules_of(const Json& names, const std::string& file) {
     types::ModuleSet modules;
+    if (!names.is_array()) fail_document(file, "expected lists of modules, found " + names.dump());
     for (const Json& name : names) {
         const auto module = types::parse_name<types::Module>(name.get<std::string>());
-        if (!module) fail_document(file, fmt::format("choice.offload_modules has no module {}", name.dump()));
+        if (!module) fail_document(file, fmt::format("there is no module {} to offload", name.dump()));
         modules.insert(*module);
     }
     return modules;
 }
 
+/// Far above what a choice holds; products of it overflow nothing. What a negative number means, the rules say.
+constexpr std::int64_t kLargestOfChoice = 1'000'000'000'000'000;
+
+std::int64_t whole_of(const Json& value, const std::string& path, std::int64_t least, std::int64_t most,
+                      const std::string& file) {
+    const bool whole = value.is_number_unsigned() ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(most)
+                                                  : value.is_number_integer() && value.get<std::int64_t>() <= most;
+    if (!whole || value.get<std::int64_t>() < least)
+        fail_document(
+            file, fmt::format("{}: found {}, expected a whole number from {} to {}", path, value.dump(), least, most));
+    return value.get<std::int64_t>();
+}
+
+std::int64_t whole_of(const Json& choice, const char* key, const std::string& file) {
+    return whole_of(choice.at(key), std::string("choice.") + key, -kLargestOfChoice, kLargestOfChoice, file);
+}
+
 /// Only a choice of policy `stowage` has it.
-std::optional<types::FreeOffload> free_of(const Json& choice, const std::string& file) {
+std::optional<types::FreeOffload> free_of(const Json& choice, std::int64_t layers, const std::string& file) {
+    constexpr std::int64_t kMostGroups = 1'000'000;
     const auto found = choice.find("free");
     if (found == choice.end()) return std::nullopt;
     types::FreeOffload free;
-    for (const Json& names : found->at("by_layer")) free.by_layer.push_back(modules_of(names, file));
-    free.reload_ahead = found->at("reload_ahead").get<std::int64_t>();
-    free.join_after = found->at("join_after").get<std::int64_t>();
-    if (free.reload_ahead < 1 || free.join_after < 0)
-        fail_document(file, "choice.free: expected reload_ahead from 1 and join_after from 0");
+    const Json& by_layer = found->at("by_layer");
+    if (!by_layer.is_array() || static_cast<std::int64_t>(by_layer.size()) > layers)
+        fail_document(file, fmt::format("choice.free.by_layer: expected a list of at most {} layers", layers));
+    for (const Json& names : by_layer) free.by_layer.push_back(modules_of(names, file));
+    free.reload_ahead = whole_of(found->at("reload_ahead"), "choice.free.reload_ahead", 1, kMostGroups, file);
+    free.join_after = whole_of(found->at("join_after"), "choice.free.join_after", 0, kMostGroups, file);
     return free;
 }
 
 /// Nothing where the key is missing (plans of older versions) or null.
-std::optional<std::int64_t> optional_count(const Json& json, const char* key) {
-    const auto found = json.find(key);
-    if (found == json.end() || found->is_null()) return std::nullopt;
-    return found->get<std::int64_t>();
+std::optional<std::int64_t> optional_count(const Json& choice, const char* key, const std::string& file) {
+    const auto found = choice.find(key);
+    if (found == choice.end() || found->is_null()) return std::nullopt;
+    return whole_of(choice, key, file);
 }
 
 }  // namespace
@@ -128,11 +148,11 @@ PlannedChoice planned_choice(const Json& plan, const std::string& file) {
         planned.choice = types::OffloadChoice{
             .modules = modules_of(choice.at("offload_modules"), file),
             .fraction = choice.at("activation_offload_fraction").get<double>(),
-            .min_offloaded_tensor_size = choice.at("min_offloaded_tensor_size").get<std::int64_t>(),
-            .delta_bytes_across_pp_ranks = choice.at("delta_offload_bytes_across_pp_ranks").get<std::int64_t>(),
-            .max_inflight_offloads = optional_count(choice, "fine_grained_offloading_max_inflight_offloads"),
+            .min_offloaded_tensor_size = whole_of(choice, "min_offloaded_tensor_size", file),
+            .delta_bytes_across_pp_ranks = whole_of(choice, "delta_offload_bytes_across_pp_ranks", file),
+            .max_inflight_offloads = optional_count(choice, "fine_grained_offloading_max_inflight_offloads", file),
             .delay_until_cuda_graph = choice.value("delay_offload_until_cuda_graph", false),
-            .free = free_of(choice, file)};
+            .free = free_of(choice, planned.scenario.model.num_layers, file)};
         return planned;
     });
 }

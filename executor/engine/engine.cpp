@@ -111,7 +111,7 @@ void Execution::describe() {
 
 std::unique_ptr<StepMemory> Execution::make_memory() {
     if (request_.allocator == AllocatorKind::caching) {
-        auto caching = caching_memory({}, device_memory_, events_);
+        auto caching = caching_memory(request_.caching_config, device_memory_, events_);
         return request_.debug.fences ? fenced_memory(std::move(caching)) : std::move(caching);
     }
     memory::PlannedMemory plan = memory::plan_memory(lowered_.program);

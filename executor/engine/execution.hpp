@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "planner/memory/allocator_config.hpp"
 #include "planner/program/timeline.hpp"
 #include "scenarios/recording/measurement.hpp"
 #include "scenarios/types/enum_names.hpp"
@@ -34,6 +35,7 @@ struct ExecutionRequest {
     std::int64_t pipeline_rank = 0;
     std::string policy = "megatron";  ///< as it is reported: none, megatron, stowage
     AllocatorKind allocator = AllocatorKind::caching;
+    memory::AllocatorConfig caching_config;  ///< as the scenario's environment says
     std::int64_t steps = 20;
     std::int64_t warmup_steps = 5;
     double warmup_seconds = 0;  ///< at least so long, for clocks and power to settle

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "executor/engine/gpu_version.hpp"
 #include "tests/cli/command.hpp"
 #include "tests/reports/trace_rules.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -186,6 +187,14 @@ TEST_F(Execute, HandsOnWhatTheCommandLineSays) {
     EXPECT_EQ(line_of(asked(kOwn + " --policy stowage --fences"), "allocator"), "caching");
 }
 
+// The prediction beside the measurement is of an allocator that is set up so.
+TEST_F(Execute, SetsTheCachingAllocatorUpAsTheEnvironmentOfTheScenarioSays) {
+    EXPECT_EQ(line_of(asked(kOwn), "expandable_segments"), "0");
+    const std::string scenario =
+        with("NVTE_CPU_OFFLOAD_V1: 1", "NVTE_CPU_OFFLOAD_V1: 1, PYTORCH_CUDA_ALLOC_CONF: 'expandable_segments:True'");
+    EXPECT_EQ(line_of(asked(scenario), "expandable_segments"), "1");
+}
+
 TEST_F(Execute, ClaimsNoStepTimeUnderModesThatFindFaults) {
     const json measurement = json::parse(stowage("execute --json --quiet " + kOwn + " --spin 3 --poison").out);
     EXPECT_EQ(measurement.at("debug_modes"), json::parse(R"(["spin 3", "poison"])"));
@@ -196,12 +205,33 @@ TEST_F(Execute, ClaimsNoStepTimeUnderModesThatFindFaults) {
 }
 
 TEST_F(Execute, ExitsWithTwoOnAWrongCommandLine) {
-    for (const char* options :
-         {"--rank -1", "--policy all", "--allocator pool", "--steps 0", "--steps many", "--warmup -1",
-          "--warmup-seconds soon", "--seed -1", "--spin x", "--no-profile --trace t.json",
-          "--policy stowage --allocator planned --fences", "--offload-bytes 1GB", "--reload-ahead 2",
-          "--policy none --join-after 2", "--policy stowage --offload-bytes much", "--policy stowage --reload-ahead 0",
-          "--gemm-table tests/data/small_stowage.yaml", "--out tests/data/small_stowage.yaml", "--out a --trace a"}) {
+    for (const char* options : {"--rank -1",
+                                "--policy all",
+                                "--allocator pool",
+                                "--steps 0",
+                                "--steps many",
+                                "--warmup -1",
+                                "--warmup-seconds soon",
+                                "--seed -1",
+                                "--spin x",
+                                "--no-profile --trace t.json",
+                                "--policy stowage --allocator planned --fences",
+                                "--offload-bytes 1GB",
+                                "--reload-ahead 2",
+                                "--policy none --join-after 2",
+                                "--policy stowage --offload-bytes much",
+                                "--policy stowage --reload-ahead 0",
+                                "--seed 18446744073709551616",
+                                "--spin 1e3",
+                                "--rank 1000001",
+                                "--dump ''",
+                                "--gemm-table ''",
+                                "--gemm-table t --out t",
+                                "--gemm-table t --trace ./t",
+                                "--gemm-table tests/data/small_stowage.yaml",
+                                "--out tests/data/small_stowage.yaml",
+                                "--out a --trace a",
+                                "--out a --trace ./a"}) {
         const CommandResult result = stowage("execute " + kOwn + " " + options);
         EXPECT_EQ(result.code, 2) << options;
         EXPECT_EQ(result.out, "") << options;
@@ -268,9 +298,9 @@ TEST_F(Execute, SaysWhyTheLibraryCannotBeUsed) {
     EXPECT_NE(no_library.find("\nhint: it needs the driver, and where the loader finds them cuBLASLt"),
               std::string::npos)
         << no_library;
-    EXPECT_EQ(refusal(STOWAGE_OLD_GPU),
-              "stowage: error: execute: " STOWAGE_OLD_GPU
-              " speaks version 0 of what the command asks of it, expected 1\nhint: build both anew\n");
+    EXPECT_EQ(refusal(STOWAGE_OLD_GPU), "stowage: error: execute: " STOWAGE_OLD_GPU
+                                        " speaks version 0 of what the command asks of it, expected " +
+                                            std::to_string(executor::kGpuVerbsVersion) + "\nhint: build both anew\n");
 }
 
 // Beside the command, where a build puts it, or in the library folder of an installation.
@@ -305,6 +335,50 @@ TEST_F(Execute, ChecksThatItCanWriteBeforeItRuns) {
     EXPECT_EQ(stowage("execute " + kOwn + " --out " + path("no/m.json")).code, 3);
     EXPECT_EQ(stowage("execute " + kOwn + " --trace " + path("no/t.json")).code, 3);
     EXPECT_EQ(folder_.listing(), "");
+    EXPECT_EQ(stowage("execute " + kOwn + " --gemm-table " + path("no/g.json")).error,
+              path("no/g.json") + ": error: cannot be written\nhint: there is no folder '" + path("no") +
+                  "'; make it first\n");
+    EXPECT_EQ(stowage("execute " + kOwn + " --dump " STOWAGE_FAKE_GPU).error,
+              STOWAGE_FAKE_GPU ": error: is a file, expected a folder for --dump\n");
+    EXPECT_EQ(folder_.listing(), "");
+}
+
+// The numbers of a choice are counted with: what overflows is refused where it is read. The model has eight layers.
+TEST_F(Execute, RefusesAChoiceThatNoPlanHolds) {
+    ASSERT_EQ(stowage("plan --quiet " + kOwn + " --out " + path("p.json")).code, 0);
+    json plan = json::parse(file_text(folder_ / "p.json"));
+    const json free = json::parse(R"({"by_layer": [["core_attn"], []], "reload_ahead": 2, "join_after": 0})");
+    const auto error = [&](const char* path_of_value, const char* value) {
+        json changed = plan;
+        changed["choice"]["free"] = free;
+        changed["choice"][json::json_pointer(path_of_value)] = json::parse(value);
+        support::write_text(folder_ / "e.json", changed.dump());
+        for (const char* verb : {"simulate", "execute"})
+            EXPECT_EQ(stowage(std::string(verb) + " --quiet " + path("e.json")).code, 3) << path_of_value << value;
+        return stowage("simulate " + path("e.json")).error;
+    };
+    const std::string begin = path("e.json") + ": error: not as stowage writes it: ";
+    EXPECT_EQ(
+        error("/free/reload_ahead", "9223372036854775807"),
+        begin + "choice.free.reload_ahead: found 9223372036854775807, expected a whole number from 1 to 1000000\n");
+    EXPECT_EQ(error("/free/join_after", "-1"),
+              begin + "choice.free.join_after: found -1, expected a whole number from 0 to 1000000\n");
+    EXPECT_EQ(error("/free/join_after", "1.5"),
+              begin + "choice.free.join_after: found 1.5, expected a whole number from 0 to 1000000\n");
+    EXPECT_EQ(error("/free/by_layer", R"({"0": ["core_attn"]})").find(begin + "choice.free.by_layer: expected a list"),
+              0U);
+    EXPECT_EQ(error("/free/by_layer/0", "null"), begin + "expected lists of modules, found null\n");
+    EXPECT_EQ(error("/free/by_layer/0/0", "\"mlp\""), begin + "there is no module \"mlp\" to offload\n");
+    json many = json::array();
+    for (int layer = 0; layer < 100; ++layer) many.push_back(json::array());
+    EXPECT_EQ(
+        error("/free/by_layer", many.dump().c_str()).find(begin + "choice.free.by_layer: expected a list of at most"),
+        0U);
+    for (const char* number : {"/min_offloaded_tensor_size", "/delta_offload_bytes_across_pp_ranks",
+                               "/fine_grained_offloading_max_inflight_offloads"})
+        EXPECT_EQ(error(number, "18446744073709551615")
+                      .find(begin + "choice." + (number + 1) + ": found 18446744073709551615"),
+                  0U);
 }
 
 TEST_F(Execute, OfTheSameRunWritesTheSameBytes) {

@@ -28,10 +28,10 @@ void write_down(const ExecutionRequest& request) {
     if (path.empty()) return;
     std::ofstream file{std::string(path)};
     file << "rank " << request.pipeline_rank << "\npolicy " << request.policy << "\nallocator "
-         << types::name_of(request.allocator) << "\nsteps " << request.steps << "\nwarmup " << request.warmup_steps
-         << "\nwarmup_seconds " << request.warmup_seconds << "\nseed " << request.seed << "\nverify "
-         << request.digest_every_step << "\nprofile " << request.profile << "\ngemm_table "
-         << request.gemm_table.value_or("-") << "\nspin "
+         << types::name_of(request.allocator) << "\nexpandable_segments " << request.caching_config.expandable_segments
+         << "\nsteps " << request.steps << "\nwarmup " << request.warmup_steps << "\nwarmup_seconds "
+         << request.warmup_seconds << "\nseed " << request.seed << "\nverify " << request.digest_every_step
+         << "\nprofile " << request.profile << "\ngemm_table " << request.gemm_table.value_or("-") << "\nspin "
          << (request.debug.spin_seed ? std::to_string(*request.debug.spin_seed) : "-") << "\npoison "
          << request.debug.poison << "\nfences " << request.debug.fences << "\nmodules "
          << request.choice.modules.joined() << "\n";
