@@ -6,6 +6,8 @@
 #include "cli/outputs.hpp"
 #include "cli/policy_input.hpp"
 #include "cli/verb.hpp"
+#include "planner/search/candidates.hpp"
+#include "planner/search/floor.hpp"
 #include "reports/document.hpp"
 #include "reports/plan_json.hpp"
 #include "reports/plan_text.hpp"
@@ -40,6 +42,14 @@ std::optional<search::Outcome> at_limit(const search::Job& job, const search::Ou
     return search::evaluate(job, outcome.choice, options);
 }
 
+/// What the step is held against; nothing for a choice that stops.
+std::optional<search::Floor> floor_under(const search::Job& job, const search::Outcome& outcome) {
+    if (!outcome.runs()) return std::nullopt;
+    if (outcome.choice.modules.empty()) return search::floor_of(job, outcome, outcome);
+    const search::Outcome nothing = search::evaluate(job, search::make_choice(job, {}, 1), all_cores());
+    return search::floor_of(job, nothing, outcome);
+}
+
 types::ExitCode run_simulate(const SimulateOptions& options) {
     PolicyInput simulated = reports::looks_like_json(options.input)
                                 ? planned_policy(options.input, "simulate")
@@ -49,7 +59,8 @@ types::ExitCode run_simulate(const SimulateOptions& options) {
     Outputs outputs(options.common, options.input, options.out, options.trace);
     const search::Job job = search::prepare(std::move(simulated.scenario));
     const search::Outcome outcome = search::evaluate(job, simulated.choice, all_cores());
-    const reports::Json document = reports::simulation_json(job, outcome, at_limit(job, outcome));
+    const reports::Json document =
+        reports::simulation_json(job, outcome, at_limit(job, outcome), floor_under(job, outcome));
     outputs.write_document(document);
     if (outcome.runs()) outputs.write_trace(job, outcome.choice);
     if (options.common.json)

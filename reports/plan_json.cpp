@@ -27,15 +27,22 @@ Json limits_json(types::Bytes device, types::Bytes host) {
     return {{"device_memory_bytes", device.count}, {"host_memory_per_node_bytes", host.count}};
 }
 
+/// None of our own policy: no flag of Megatron's says which groups of which layers move.
+MegatronFlags flags_of(const types::Scenario& scenario, const types::OffloadChoice& choice) {
+    return choice.free ? MegatronFlags{} : megatron_flags(scenario, choice);
+}
+
 Json flags_json(const MegatronFlags& flags) {
     return {{"arguments", flags.arguments}, {"environment", Json(flags.environment)}};
 }
 
 Json floor_json(const search::Floor& floor) {
-    return {{"compute_us", file_microseconds(floor.compute)},
-            {"schedule_us", file_microseconds(floor.schedule)},
-            {"device_to_host_us", file_microseconds(floor.device_to_host)},
-            {"host_to_device_us", file_microseconds(floor.host_to_device)}};
+    Json json{{"compute_us", file_microseconds(floor.compute)},
+              {"schedule_us", file_microseconds(floor.schedule)},
+              {"device_to_host_us", file_microseconds(floor.device_to_host)},
+              {"host_to_device_us", file_microseconds(floor.host_to_device)}};
+    if (floor.beside_copies.count() > 0) json["beside_copies_us"] = file_microseconds(floor.beside_copies);
+    return json;
 }
 
 Json certificate_json(const search::Plan& plan) {
@@ -82,8 +89,7 @@ Json model_summary_json(const types::Scenario& scenario) {
 
 void add_answer(Json& json, const search::Job& job, const search::Plan& plan) {
     json["choice"] = plan.chosen ? choice_json(plan.chosen->choice) : Json(nullptr);
-    json["megatron_flags"] =
-        flags_json(plan.chosen ? megatron_flags(job.scenario, plan.chosen->choice) : MegatronFlags{});
+    json["megatron_flags"] = flags_json(plan.chosen ? flags_of(job.scenario, plan.chosen->choice) : MegatronFlags{});
     json["predicted"] = plan.chosen ? predicted_json(job, *plan.chosen) : Json{{"step_time_us", nullptr}};
     json["predicted"]["lower_bound_us"] = file_microseconds(plan.certificate.lower_bound);
     json["ranks"] = plan.chosen ? ranks_json(job, *plan.chosen) : Json::array();
@@ -114,11 +120,15 @@ Json plan_json(const search::Job& job, const search::Plan& plan) {
 }
 
 Json simulation_json(const search::Job& job, const search::Outcome& outcome,
-                     const std::optional<search::Outcome>& at_limit) {
+                     const std::optional<search::Outcome>& at_limit, const std::optional<search::Floor>& floor) {
     Json json = begin_document(kSimulationSchema, job);
     json["choice"] = choice_json(outcome.choice);
-    json["megatron_flags"] = flags_json(megatron_flags(job.scenario, outcome.choice));
+    json["megatron_flags"] = flags_json(flags_of(job.scenario, outcome.choice));
     json["predicted"] = predicted_json(job, outcome);
+    if (floor) {
+        json["predicted"]["floor_us"] = file_microseconds(floor->step());
+        json["floor"] = floor_json(*floor);
+    }
     json["fits"] = search::fits(job, outcome);
     if (at_limit) json["at_device_limit"] = at_limit_json(*at_limit);
     json["ranks"] = ranks_json(job, outcome);

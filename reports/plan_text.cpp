@@ -73,8 +73,8 @@ std::string headline(const Json& plan) {
 
 std::string answer_section(const Json& plan) {
     if (text(plan, "verdict") != "infeasible")
-        return outcome_lines(plan.at("predicted"), plan.at("ranks"), plan.at("limits")) + "\n" +
-               flags_section(plan.at("megatron_flags")) + ranks_section(plan.at("ranks"), device_limit(plan));
+        return outcome_lines(plan.at("predicted"), plan.at("ranks"), plan.at("limits")) + flags_section(plan) +
+               ranks_section(plan.at("ranks"), device_limit(plan));
     std::string section = labelled("over", text(plan, "limited_by"));
     if (!plan.contains("smallest")) return section;
     const Json& smallest = plan.at("smallest");
@@ -101,7 +101,7 @@ std::string distance_words(const Json& plan) {
                        milliseconds(microseconds(exposed, "exposed_copy_us")));
 }
 
-std::string floor_section(const Json& plan) {
+std::string floor_table(const Json& floor) {
     struct Line {
         const char* key;
         const char* about;
@@ -109,15 +109,29 @@ std::string floor_section(const Json& plan) {
     constexpr Line kLines[] = {
         {"compute_us", "kernels of the busiest rank, back to back"},
         {"schedule_us", "the step without copies: collectives, bubble and launches too"},
+        {"beside_copies_us", "those kernels, slowed by the copies that they run beside"},
         {"device_to_host_us", "this plan's copies to the host, busiest rank, nothing beside them"},
         {"host_to_device_us", "this plan's copies from the host, the same way"}};
     Table table({{"ms"}, {"", Table::Align::left}});
     for (const Line& line : kLines)
-        if (microseconds(plan.at("floor"), line.key) > 0)
-            table.add({milliseconds(microseconds(plan.at("floor"), line.key)), line.about});
-    std::string section = "\nFloor\n" + table.text();
+        if (const double time = floor.value(line.key, 0.0); time > 0) table.add({milliseconds(time), line.about});
+    return "\nFloor\n" + table.text();
+}
+
+std::string floor_section(const Json& plan) {
+    std::string section = floor_table(plan.at("floor"));
     if (!plan.at("choice").is_null()) section += "  " + wrapped(distance_words(plan), 2) + "\n";
     return section;
+}
+
+/// Without copies the step is its own floor.
+std::string simulated_floor(const Json& simulation) {
+    if (!simulation.contains("floor")) return {};
+    const Json& floor = simulation.at("floor");
+    if (microseconds(floor, "device_to_host_us") == 0) return {};
+    const Json& predicted = simulation.at("predicted");
+    const double over = microseconds(predicted, "step_time_us") / microseconds(predicted, "floor_us") - 1;
+    return floor_table(floor) + fmt::format("  the step is {} over the largest of them\n", percent(over));
 }
 
 std::string fraction_words(const Json& choice) {
@@ -208,9 +222,8 @@ std::string simulation_text(const Json& simulation) {
     report += outcome_lines(predicted, simulation.at("ranks"), simulation.at("limits"));
     if (simulation.contains("at_device_limit"))
         report += labelled("at limit", at_limit_words(simulation.at("at_device_limit")));
-    report += "\n";
-    return report + flags_section(simulation.at("megatron_flags")) +
-           ranks_section(simulation.at("ranks"), device_limit(simulation)) + notes_section(simulation);
+    return report + flags_section(simulation) + ranks_section(simulation.at("ranks"), device_limit(simulation)) +
+           simulated_floor(simulation) + notes_section(simulation);
 }
 
 }  // namespace stowage::reports

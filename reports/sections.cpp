@@ -221,10 +221,12 @@ std::string job_section(const Json& document) {
     return section;
 }
 
-std::string flags_section(const Json& flags) {
+std::string flags_section(const Json& document) {
+    if (text(document, "implementation") == "stowage") return {};
+    const Json& flags = document.at("megatron_flags");
     const Json& arguments = flags.at("arguments");
-    if (arguments.empty()) return "No offloading flag is needed.\n";
-    std::string section = "For Megatron-LM\n";
+    if (arguments.empty()) return "\nNo offloading flag is needed.\n";
+    std::string section = "\nFor Megatron-LM\n";
     for (const auto& [name, value] : flags.at("environment").items())
         section += fmt::format("  export {}={}\n", name, value.get<std::string>());
     for (std::size_t i = 0; i < arguments.size(); ++i)

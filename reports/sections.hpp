@@ -10,8 +10,9 @@ namespace stowage::reports {
 
 /// Model, layout, hardware, limits and rules.
 std::string job_section(const Json& document);
-/// Environment and arguments ready to paste, or that none are needed.
-std::string flags_section(const Json& flags);
+/// Megatron's environment and arguments ready to paste, or that none are needed, below an empty line; nothing for
+/// stowage's own layers.
+std::string flags_section(const Json& document);
 /// The table of the pipeline ranks, the first iteration beside later ones where they differ, and bytes by module.
 /// `ranks` as in the document; `device_limit` in bytes.
 std::string ranks_section(const Json& ranks, std::int64_t device_limit);

@@ -6,19 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "planner/search/floor.hpp"
 #include "planner/search/job.hpp"
 #include "scenarios/types/enum_names.hpp"
 
 namespace stowage::search {
-
-/// What physics allows, each term a lower bound of the step time that no offload choice can beat. All are of the
-/// slowest rank.
-struct Floor {
-    Nanoseconds compute{0};   ///< kernels of the busiest rank, back to back, without copies
-    Nanoseconds schedule{0};  ///< the whole step without copies: with collectives, pipeline bubble and launch costs
-    Nanoseconds device_to_host{0};  ///< the chosen plan's copies of the rank with most, each alone on its engine
-    Nanoseconds host_to_device{0};
-};
 
 /// A choice that was not taken without being simulated.
 struct Rejection {

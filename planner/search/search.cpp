@@ -170,9 +170,7 @@ private:
     }
 
     void conclude(bool forced) {
-        plan_.floor.schedule = nothing_.step_time;
-        for (const RankOutcome& rank : nothing_.ranks)
-            plan_.floor.compute = std::max(plan_.floor.compute, rank.compute);
+        plan_.floor = best_ ? floor_of(job_, nothing_, *best_) : floor_of(nothing_);
         plan_.certificate.lower_bound = nothing_.step_time;
         if (!best_) {
             if (plan_.certificate.complete) find_smallest();
@@ -188,10 +186,6 @@ private:
         plan_.certificate.gap =
             static_cast<double>(best_->step_time.count()) / static_cast<double>(plan_.certificate.lower_bound.count()) -
             1;
-        for (const RankOutcome& rank : best_->ranks) {
-            plan_.floor.device_to_host = std::max(plan_.floor.device_to_host, rank.device_to_host_alone);
-            plan_.floor.host_to_device = std::max(plan_.floor.host_to_device, rank.host_to_device_alone);
-        }
         plan_.chosen = std::move(best_);
     }
 

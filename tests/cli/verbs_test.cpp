@@ -379,6 +379,19 @@ TEST(Simulate, RunsAScenariosOwnValues) {
     EXPECT_EQ(simulation.at("choice").at("activation_offload_fraction"), 0.5);
 }
 
+// 268.01 ms a step, of which 267.56 are there without copies: tests/data/small_stowage.yaml moves little.
+TEST(Simulate, HoldsOurOwnLayersAgainstTheirFloorAndNamesNoFlagOfMegatrons) {
+    const std::string file = STOWAGE_SOURCE_DIR "/tests/data/small_stowage.yaml";
+    const std::string shown = stowage("simulate " + file).out;
+    EXPECT_EQ(shown.find("Megatron"), std::string::npos) << shown;
+    EXPECT_NE(shown.find("\nFloor\n"), std::string::npos) << shown;
+    const json simulation = json::parse(stowage("simulate --json " + file).out);
+    const json& floor = simulation.at("floor");
+    EXPECT_GT(floor.at("device_to_host_us"), 0);
+    EXPECT_EQ(simulation.at("predicted").at("floor_us"), floor.at("schedule_us"));
+    EXPECT_LT(simulation.at("predicted").at("floor_us"), simulation.at("predicted").at("step_time_us"));
+}
+
 TEST(Simulate, RefusesWhatMegatronRefuses) {
     const TemporaryFolder folder;
     for (const char* values : {"{offload_modules: [core_attn], activation_offload_fraction: 1.5}",

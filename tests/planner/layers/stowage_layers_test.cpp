@@ -151,6 +151,17 @@ TEST(StowageLayers, GiveAttentionItsScratchMemory) {
     EXPECT_EQ(attention_backward_workspace(dim), (1'074'266'368 - 256) / 2 + 256);
 }
 
+// A graph of the attention has its norm's input as its own, and that of the MLP's norm as its output; a list alone
+// captures nothing.
+TEST(StowageLayers, LoseNormsToGraphsThatThereAreOnly) {
+    Scenario scenario = bare_stack();
+    scenario.cuda_graph.cuda_graph_modules = {types::CudaGraphModule::attn};
+    const auto lost = [&](std::size_t script) { return build_stage(scenario, 0).downgraded.at(script); };
+    EXPECT_EQ(lost(0), types::ModuleSet{});
+    scenario.cuda_graph.cuda_graph_impl = types::CudaGraphImpl::transformer_engine;
+    EXPECT_EQ(lost(0), (types::ModuleSet{Module::attn_norm, Module::mlp_norm}));
+}
+
 // The causal half of 4096 x 4096 scores of 32 heads in bf16, written by one kernel and read by the next.
 TEST(StowageLayers, PassTheGradientOfTheScoresThroughMemory) {
     std::vector<Bytes> between;
