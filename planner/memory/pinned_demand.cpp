@@ -46,7 +46,7 @@ std::vector<std::vector<const Operation*>> pinned_operations(const program::Step
 }
 
 std::vector<PinnedUse> uses_of(const program::StepProgram& program, program::RunStage stage,
-                                       const std::vector<std::vector<const Operation*>>& of_body) {
+                               const std::vector<std::vector<const Operation*>>& of_body) {
     Collector collector;
     for (const program::Instance& instance : program.instances(stage)) {
         for (const Operation* operation : of_body[program::index(instance.body)]) {

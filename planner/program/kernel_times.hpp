@@ -12,8 +12,8 @@
 // Held against 159 shapes on one H200: 7 of 119 dense ones are off by more than 6 %, none by more than 15 %; experts
 // by up to 20 %. tests/planner/program/kernel_times_test.cpp.
 //
-// Attention. Rate by head size, and what little work loses: types::AttentionLoss. What one of its kernels leaves for the
-// next (a deterministic backward's gradient of the scores) takes its bytes at the memory's bandwidth on top.
+// Attention. Rate by head size, and what little work loses: types::AttentionLoss. What one of its kernels leaves for
+// the next (a deterministic backward's gradient of the scores) takes its bytes at the memory's bandwidth on top.
 //
 // Source: docs/measurements/2026-11-29-kernel-shapes.md; docs/decisions/2026-11-29-kernel-times-by-shape.md.
 

@@ -73,8 +73,9 @@ struct StepProgram {
     /// By frame: the frame whose graphs its layer replays, where memory of graphs lies; itself where there is none.
     /// Empty without layer graphs.
     std::vector<std::uint32_t> captured_frames;
-    /// Where the parameters of a layer lie among those of the rank, and their gradients among the gradients, in elements:
-    /// number p of the layer of frame f at parameter_places[frame_parameters[f] + p]. Empty where nothing has work.
+    /// Where the parameters of a layer lie among those of the rank, and their gradients among the gradients, in
+    /// elements: number p of the layer of frame f at parameter_places[frame_parameters[f] + p]. Empty where nothing has
+    /// work.
     std::vector<std::int64_t> parameter_places;
     std::vector<std::uint32_t> frame_parameters;
     std::vector<Work> works;                 ///< what Operation::slot of a compute or copy names; index 0 is unused

@@ -71,11 +71,10 @@ struct EnumNames<Precision> {
 enum class OptimizerKind : std::uint8_t { adam, sgd, muon, none };
 template <>
 struct EnumNames<OptimizerKind> {
-    static constexpr std::array<std::pair<OptimizerKind, std::string_view>, 4> values{
-        {{OptimizerKind::adam, "adam"},
-         {OptimizerKind::sgd, "sgd"},
-         {OptimizerKind::muon, "muon"},
-         {OptimizerKind::none, "none"}}};
+    static constexpr std::array<std::pair<OptimizerKind, std::string_view>, 4> values{{{OptimizerKind::adam, "adam"},
+                                                                                       {OptimizerKind::sgd, "sgd"},
+                                                                                       {OptimizerKind::muon, "muon"},
+                                                                                       {OptimizerKind::none, "none"}}};
 };
 
 struct Optimizer {

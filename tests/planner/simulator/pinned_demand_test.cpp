@@ -27,8 +27,8 @@ Pinned pinned_of(const types::ModuleSet& modules) {
     const program::Lowered lowered = program::lower(testing::peer_stage(modules), testing::kPeerMicrobatches, choice,
                                                     types::RuleSet::main_2026_08, durations);
     return {memory::PinnedArena(memory::pinned_uses(lowered.program, RunStage::record)),
-            memory::PinnedArena(memory::pinned_uses(lowered.program, RunStage::steady)), memory::pinned_arena(lowered.program),
-            simulate({&lowered.program}, hardware.node).ranks[0].pinned};
+            memory::PinnedArena(memory::pinned_uses(lowered.program, RunStage::steady)),
+            memory::pinned_arena(lowered.program), simulate({&lowered.program}, hardware.node).ranks[0].pinned};
 }
 
 TEST(PinnedDemand, OfTheSteadyStepIsTheManagersTableAndOfTheFirstOneAllLayers) {
