@@ -211,8 +211,8 @@ std::string measurement_text(const Json& measurement) {
     const Json& profile = measurement.at("profile");
     std::string report = head(measurement) + comparison(measurement) + stages(measurement);
     if (!profile.is_null()) report += copies(profile) + labels(profile);
-    const std::string last =
-        host_words(measurement) + digest_words(measurement) + (profile.is_null() ? "" : records_words(profile));
+    const std::string last = floor_words(measurement) + host_words(measurement) + digest_words(measurement) +
+                             (profile.is_null() ? "" : records_words(profile));
     return last.empty() ? report : report + "\n" + last;
 }
 
