@@ -181,8 +181,11 @@ TEST(StowageLayers, PassTheGradientOfTheScoresThroughMemory) {
 TEST(StowageLayers, KeepNoWideLogits) {
     const LayerScript head = script_of_kind(grouped_gpt(), ScriptKind::head);
     EXPECT_EQ(saved_bytes(head), Bytes{2 * 640 * 384 + 2 * 640 * 384 + 2 * 640 * 1024 + 4 * 640 + 4 * 640 + 4 * 640});
-    for (const Tensor& tensor : head.tensors)
-        if (tensor.type == DataType::fp32) EXPECT_LT(tensor.elements(), 640 * 1024) << tensor.name;
+    for (const Tensor& tensor : head.tensors) {
+        if (tensor.type == DataType::fp32) {
+            EXPECT_LT(tensor.elements(), 640 * 1024) << tensor.name;
+        }
+    }
 }
 
 TEST(StowageLayers, CountEmbeddingAndOutputLayerWithoutPadding) {
