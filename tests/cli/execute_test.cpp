@@ -456,8 +456,7 @@ TEST_F(Execute, ShowsPredictedBesideMeasured) {
     for (const char* part :
          {"small_stowage: pipeline rank 0 executed, policy megatron, caching allocator\n", "a fake GPU, 132 ", "250.01",
           "reserved peak, GiB", "to the host", "attention",
-          "fedcba9876543210 over losses and gradients of 1 "
-          "step; the last loss 8.5\n",
+          "fedcba9876543210 over losses and gradients of 1 step; the last loss 8.5\n",
           "timed: 1755 MHz 690 W 66 C, held back by power cap", "1.00 ms to launch a step, 0.4 % of it"})
         EXPECT_NE(result.out.find(part), std::string::npos) << part << "\n" << result.out;
     std::istringstream lines(result.out);

@@ -96,8 +96,8 @@ recording::Measurement measurement_of(const ExecutionRequest& request) {
     measurement.machine = {"a fake GPU", "13.0", "13.0", "13.0.2", "9.14.0", 132, Bytes{150'000'000'000}};
     measurement.warmup_steps = request.warmup_steps;
     for (std::int64_t step = 0; step < request.steps && !request.digest_every_step; ++step) {
-        measurement.event_times.push_back(Nanoseconds{250'000'000 + 1000 * step});
-        measurement.launch_times.push_back(Nanoseconds{1'000'000});
+        measurement.event_times.emplace_back(250'000'000 + 1000 * step);
+        measurement.launch_times.emplace_back(1'000'000);
     }
     if (!request.digest_every_step) measurement.wall_times = {Nanoseconds{251'000'000}};
     measurement.samples = {{"before", 1980U, 3201U, 120.5, 40U, {}}, {"timed", 1755U, 3201U, 690, 66U, {"power cap"}}};
