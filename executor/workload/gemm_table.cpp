@@ -91,7 +91,7 @@ GemmTable table_of(const Json& json, const std::string& name) {
     }
     GemmTable table;
     json.at("device").get_to(table.platform.device);
-    json.at("library_version").get_to(table.platform.library_version);
+    json.at("cublaslt_version").get_to(table.platform.cublaslt_version);
     for (const Json& entry : json.at("gemms")) {
         table.entries.emplace(key_of(entry.at("key")), algorithm_of(entry.at("algorithm")));
     }
@@ -107,7 +107,7 @@ std::string to_json(const GemmTable& table) {
     }
     const Json json{{"schema", kSchema},
                     {"device", table.platform.device},
-                    {"library_version", table.platform.library_version},
+                    {"cublaslt_version", table.platform.cublaslt_version},
                     {"gemms", gemms}};
     return json.dump(1) + "\n";
 }
@@ -128,7 +128,7 @@ void require_same_platform(const GemmTable& table, const GemmPlatform& here, con
     throw types::InputError(
         fmt::format("{}: error: the table was measured on '{}' with cuBLASLt {}, this is '{}' with cuBLASLt {}\nhint: "
                     "name another file, or remove this one to measure again",
-                    name, table.platform.device, table.platform.library_version, here.device, here.library_version));
+                    name, table.platform.device, table.platform.cublaslt_version, here.device, here.cublaslt_version));
 }
 
 GemmTable read_gemm_table(const std::filesystem::path& file) {

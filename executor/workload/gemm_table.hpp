@@ -34,7 +34,7 @@ struct GemmAlgorithm {
 /// What a table holds for, and nothing else.
 struct GemmPlatform {
     std::string device;  ///< the driver's name of it
-    std::uint64_t library_version = 0;
+    std::uint64_t cublaslt_version = 0;
     friend bool operator==(const GemmPlatform&, const GemmPlatform&) = default;
 };
 
