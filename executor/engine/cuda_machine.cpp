@@ -11,14 +11,6 @@
 #include "scenarios/types/check.hpp"
 
 namespace stowage::executor {
-namespace {
-
-void* pointer(Address address) {
-    return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): it is one
-}
-
-}  // namespace
-
 /// What debugging modes keep on the device.
 struct CudaMachine::Debugging {
     DeviceBuffer report{Bytes{static_cast<std::int64_t>(sizeof(kernels::FenceReport))}};

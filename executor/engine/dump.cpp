@@ -20,8 +20,8 @@ void write_file(const std::filesystem::path& path, const void* bytes, std::size_
 
 void write_buffer(const std::filesystem::path& path, Address address, std::int64_t bytes) {
     std::vector<char> host(static_cast<std::size_t>(bytes));
-    const void* const device = reinterpret_cast<const void*>(address);  // NOLINT(performance-no-int-to-ptr): it is one
-    check(cudaMemcpy(host.data(), device, host.size(), cudaMemcpyDeviceToHost), "reading what is to be dumped");
+    check(cudaMemcpy(host.data(), pointer(address), host.size(), cudaMemcpyDeviceToHost),
+          "reading what is to be dumped");
     write_file(path, host.data(), host.size());
 }
 

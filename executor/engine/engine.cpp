@@ -23,10 +23,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kRotaryBase = 10000;
 
-void* pointer(Address address) {
-    return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): it is one
-}
-
 DeviceInfo usable_device() {
     if (const auto reason = no_device_reason()) throw DeviceError("error: nothing can be executed here: " + *reason);
     return current_device();

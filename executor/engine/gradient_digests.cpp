@@ -5,14 +5,6 @@
 #include "executor/workload/random.hpp"
 
 namespace stowage::executor {
-namespace {
-
-const void* pointer(Address address) {
-    return reinterpret_cast<const void*>(address);  // NOLINT(performance-no-int-to-ptr): it is one
-}
-
-}  // namespace
-
 GradientDigests::GradientDigests(const std::vector<PlacedParameter>& parameters, Address gradients,
                                  std::int64_t element_bytes, Address losses, std::int64_t microbatches)
     : values_(Bytes{static_cast<std::int64_t>((parameters.size() + 1) * sizeof(std::uint64_t))}) {

@@ -19,6 +19,11 @@ using memory::Address;
 using types::Bytes;
 using types::Nanoseconds;
 
+/// What the runtime and kernels take.
+inline void* pointer(Address address) {
+    return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr): an address of the device or the host
+}
+
 /// Whose turn an operation is: what data it works on depends on the microbatch.
 struct Place {
     std::int64_t microbatch = -1;

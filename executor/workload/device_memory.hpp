@@ -7,14 +7,11 @@
 #include <cstdint>
 #include <string_view>
 
-#include "executor/cuda/unique_handle.hpp"
+#include "executor/cuda/check.hpp"
+#include "executor/cuda/device_arena.hpp"
 
 namespace stowage::executor {
 
-struct DeviceMemoryTraits {
-    static cudaError_t release(void* memory) { return cudaFree(memory); }
-    static constexpr const char* kName = "device memory of the workload";
-};
 using DeviceMemory = UniqueHandle<void*, DeviceMemoryTraits>;
 
 /// On the current device; at least one byte. Throws: DeviceError.
