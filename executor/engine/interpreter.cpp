@@ -107,7 +107,11 @@ Address Interpreter::resolve(const BufferRef& buffer, const layers::CallSizes& s
         case BufferRef::Space::parameter: return parameter_address(buffer, 2);
         case BufferRef::Space::gradient:
             return parameter_address(buffer, sizes.gradient_type == types::DataType::fp32 ? 4 : 2);
-        case BufferRef::Space::state: return lasting_address(program_.persistent_frames, buffer.slot);
+        case BufferRef::Space::state: {
+            const Address address = state(static_cast<StowageState>(buffer.slot));
+            STOWAGE_CHECK(address != 0, fmt::format("operation {}: the rank has no state {}", operation_, buffer.slot));
+            return address;
+        }
         case BufferRef::Space::graph_input:
             return lasting_address(program_.graph_frame, graph().inputs_begin + buffer.slot);
         case BufferRef::Space::graph_gradient:
@@ -179,16 +183,19 @@ void Interpreter::acquire_pinned(const Operation& operation) {
         {pinned_ + static_cast<Address>(offset.count), operation.bytes, 0}, program::Stream::main, false, true};
 }
 
+const Interpreter::Held* Interpreter::held_state(StowageState state) const {
+    const auto& slot = program_.state_slots[static_cast<std::size_t>(state)];
+    return slot ? &slots_[program_.frame_slots[program_.persistent_frames] + *slot] : nullptr;
+}
+
 Address Interpreter::state(StowageState state) const {
-    const std::uint32_t slot = program_.frame_slots[program_.persistent_frames] + static_cast<std::uint32_t>(state);
-    const bool there = slot < program_.frame_slots[program_.persistent_frames + 1];
-    return there ? slots_[slot].buffer.address : 0;
+    const Held* held = held_state(state);
+    return held != nullptr ? held->buffer.address : 0;
 }
 
 Bytes Interpreter::state_bytes(StowageState state) const {
-    const std::uint32_t slot = program_.frame_slots[program_.persistent_frames] + static_cast<std::uint32_t>(state);
-    const bool there = slot < program_.frame_slots[program_.persistent_frames + 1];
-    return there ? slots_[slot].buffer.bytes : Bytes{};
+    const Held* held = held_state(state);
+    return held != nullptr ? held->buffer.bytes : Bytes{};
 }
 
 // -------------------------------------------------------------------------------------------------------------- graphs

@@ -37,6 +37,7 @@ public:
     void before_clear(std::function<void()> call) { before_clear_ = std::move(call); }
 
     /// The rank's own buffer; 0 if the program has none of that number.
+    /// 0 where the rank lacks it.
     [[nodiscard]] Address state(layers::StowageState state) const;
     [[nodiscard]] Bytes state_bytes(layers::StowageState state) const;
     /// Operations issued in the last stage.
@@ -70,6 +71,7 @@ private:
     [[nodiscard]] Address parameter_address(const program::BufferRef& buffer, std::int64_t element_bytes) const;
     [[nodiscard]] std::uint32_t frame_of(program::Scope scope) const;
     [[nodiscard]] Held& held(const program::Operation& operation);
+    [[nodiscard]] const Held* held_state(layers::StowageState state) const;
     [[nodiscard]] std::uint32_t event_of(const program::Operation& operation) const;
     [[nodiscard]] const program::Graph& graph() const { return program_.graphs[instance().graph]; }
     [[nodiscard]] const program::Instance& instance() const { return (*sequence_)[instance_]; }

@@ -5,7 +5,7 @@
 namespace stowage::layers {
 
 std::string_view name_of(Call call) {
-    static constexpr std::array<std::string_view, 23> kNames{"none",
+    static constexpr std::array<std::string_view, 46> kNames{"none",
                                                              "load_tokens",
                                                              "load_hidden",
                                                              "embedding_forward",
@@ -26,6 +26,29 @@ std::string_view name_of(Call call) {
                                                              "cross_entropy_backward",
                                                              "mean_square_forward",
                                                              "mean_square_backward",
+                                                             "head_norm_forward",
+                                                             "head_norm_backward",
+                                                             "latent_pack_forward",
+                                                             "latent_pack_backward",
+                                                             "router_forward",
+                                                             "router_backward",
+                                                             "route_rows",
+                                                             "counts_to_host",
+                                                             "permute_forward",
+                                                             "permute_backward",
+                                                             "exchange_rows",
+                                                             "unpermute_forward",
+                                                             "unpermute_backward",
+                                                             "weighted_activation_forward",
+                                                             "weighted_activation_backward",
+                                                             "grouped_linear_forward",
+                                                             "grouped_linear_input_gradient",
+                                                             "grouped_linear_weight_gradient",
+                                                             "repeat_rows",
+                                                             "keep_rows",
+                                                             "add",
+                                                             "gradient_norm",
+                                                             "adam_update",
                                                              "clear",
                                                              "copy"};
     return kNames[static_cast<std::size_t>(call)];

@@ -44,16 +44,70 @@ enum class Call : std::uint8_t {
     cross_entropy_backward,  ///< inout logits, becoming their gradient; labels, log-sum-exp
     mean_square_forward,     ///< y[rows, columns], out losses fp32[microbatch], workspace fp32[norm_partials(rows)]
     mean_square_backward,    ///< y, out dy
-    clear,                   ///< out buffer of `rows` bytes
-    copy,                    ///< source, out destination, of `rows` bytes
+    head_norm_forward,   ///< packed[rows, (heads + 2 groups) head_size], query weight[head_size], key weight, [table],
+                         ///< out packed: RMSNorm of every head of query and key, then the rotary turn, where there is a
+                         ///< table (`rotary`); the value as it is
+    head_norm_backward,  ///< packed as before the norm, query weight, key weight, [table], inout packed gradient, inout
+                         ///< query weight gradient, inout key weight gradient, workspace fp32[2, norm_partials(rows),
+                         ///< head_size]; a row's 1 / rms is computed again
+    latent_pack_forward,  ///< q[rows, heads head_size], kv[rows, heads (head_size - rope_size + value_size)],
+                          ///< down[rows, stride], table, out packed[rows, heads (2 head_size + value_size)]: queries,
+                          ///< keys and values of all heads. The last rope_size columns of a head of q, and those of
+                          ///< `down`, which all heads' keys share, are turned
+    latent_pack_backward,  ///< packed gradient, table, out dq, out dkv, out ddown: its last rope_size columns only
+    router_forward,   ///< logits fp32[rows, experts], assignment int32[rows, topk], out weights fp32[rows, topk] of the
+                      ///< assigned experts, out choice int32[rows, topk] that the scores alone would have made
+    router_backward,  ///< logits, assignment, dweights fp32[rows, topk], out dlogits bf16[rows, experts]
+    route_rows,       ///< assignment int32[rows, topk], out places int32[rows, topk], out sources int32[rows topk], out
+                 ///< counts int32[experts]: places of the choices in the order of experts, and of tokens within one;
+                 ///< the choice (token topk + k) at each place
+    counts_to_host,   ///< counts int32[experts]: copied to the host, which compares them when it next waits: more than
+                      ///< `depth` rows for one expert is an error
+    permute_forward,  ///< x[rows, columns], weights fp32[rows, topk], sources, out y[rows topk, columns], out row
+                      ///< weights fp32[rows topk]
+    permute_backward,  ///< dy, drow_weights, places, out dx[rows, columns], out dweights fp32[rows, topk]
+    exchange_rows,     ///< x[rows, columns], [fp32[rows]], out y[depth, columns], [out fp32[depth]]: what `batch` ranks
+                       ///< would send, each as this one does: in blocks by expert and rank where x has them by rank and
+                       ///< expert (`forward`), or back. Row i of a block comes from row i modulo the other's length
+    unpermute_forward,   ///< y[rows topk, columns], places, [addend[rows, columns]], out z[rows, columns]: sums of the
+                         ///< choices of a token
+    unpermute_backward,  ///< dz[rows, columns], sources, out dy[rows topk, columns]
+    weighted_activation_forward,  ///< g[rows, 2 columns], weights fp32[rows], out a[rows, columns]: SwiGLU times weight
+    weighted_activation_backward,  ///< g, weights, da, out dg, out a, out dweights fp32[rows]
+    grouped_linear_forward,  ///< a[rows, depth], weight[experts, columns, depth], out y[rows, columns], workspace:
+                             ///< expert e has rows rows_before(e) to rows_before(e + 1)
+    grouped_linear_input_gradient,   ///< dy[rows, columns], weight, out da[rows, depth], workspace
+    grouped_linear_weight_gradient,  ///< dy, a, inout weight gradient[experts, columns, depth], workspace
+    repeat_rows,    ///< x[rows, columns], out y[batch rows, columns]: what `batch` ranks that each hold x would gather
+    keep_rows,      ///< x[batch rows, columns], out y[rows, columns]: the first ones, what of a sum over ranks is this
+                    ///< one's
+    add,            ///< inout x[rows, columns], y: x += y
+    gradient_norm,  ///< gradient[rows], inout fp32[2]: its length, and the factor that clips it to `value`; workspace
+                    ///< fp32[norm_partials(rows)]
+    adam_update,    ///< gradient[rows], gradient norm fp32[2], inout master fp32[rows], inout first moment fp32[rows],
+                    ///< inout second moment fp32[rows], out parameters bf16[rows]; Megatron's default rate and decay
+    clear,          ///< out buffer of `rows` bytes
+    copy,           ///< source, out destination, of `rows` bytes
 };
 std::string_view name_of(Call call);
 
 /// Whether a buffer of a call is read, written, or both.
 enum class Access : std::uint8_t { read, write, read_write };
 
-/// The rank's own buffers, by their place among the states of implementation `stowage`.
-enum class StowageState : std::uint8_t { parameters, gradients, losses, workspace, rotary_table };
+/// The rank's own buffers, as calls name them; see StateBuffer::role.
+enum class StowageState : std::uint8_t {
+    parameters,
+    gradients,
+    losses,
+    workspace,
+    rotary_table,
+    assignment,  ///< int32[tokens, topk]: the experts of every token, the same in all layers
+    master_parameters,
+    first_moment,
+    second_moment,
+    gradient_norm,
+};
+inline constexpr std::size_t kStowageStates = 10;
 
 /// One operand of a call in a script.
 struct CallOperand {
@@ -80,13 +134,27 @@ struct CallSizes {
     std::int64_t heads = 0;
     std::int64_t groups = 0;
     std::int64_t head_size = 0;
+    std::int64_t stride = 0;      ///< elements from row to row of a norm's x and dx, and of `down`; 0: `columns`
+    std::int64_t value_size = 0;  ///< of a head's value and of attention's output; 0: head_size
+    std::int64_t rope_size = 0;   ///< latent_pack: columns of a head that are turned
+    std::int64_t experts = 0;     ///< of the model; of this rank in grouped_linear and exchange_rows
+    std::int64_t topk = 0;
+    std::int64_t router_groups =
+        0;  ///< router: experts lie in so many groups, of which `router_topk_groups` count; 0: one
+    std::int64_t router_topk_groups = 0;
     std::int64_t workspace_bytes = 0;  ///< of the last operand, where it is a workspace
-    double value = 0;                  ///< epsilon of a norm; scale of attention or of a loss's gradient
+    double value = 0;                  ///< epsilon of a norm; scale of attention, a loss's gradient or routing weights
     bool layer_norm = false;           ///< with mean and bias; otherwise RMSNorm
     bool gated = false;                ///< SwiGLU, otherwise GELU
     bool has_bias = false;             ///< linear_forward
     bool has_addend = false;           ///< linear_forward: added to the product; norm_backward: the residual gradient
-    bool shift = false;                ///< load_tokens: labels, the next token of each place
+    bool rotary = false;               ///< head_norm: turned behind the norm
+    bool sigmoid = false;        ///< router: scores by expert, of which those chosen are scaled to a sum of `value`;
+                                 ///< otherwise a softmax over those chosen
+    bool softmax_first = false;  ///< router: a softmax over all experts, times `value`
+    bool forward = false;        ///< exchange_rows: to the experts
+    bool fp32_result = false;    ///< linear_forward: y is fp32
+    bool shift = false;          ///< load_tokens: labels, the next token of each place
     types::DataType gradient_type = types::DataType::bf16;  ///< of weight gradients, which are added to
     friend bool operator==(const CallSizes&, const CallSizes&) = default;
 };
@@ -101,5 +169,10 @@ struct KernelCall {
 /// Rows of partial sums that norm_backward, bias_gradient and mean_square_forward leave before they are added up: as
 /// many as the blocks that fill a device, the same number on every device so that results do not depend on it.
 constexpr std::int64_t norm_partials(std::int64_t rows) { return rows < 264 ? rows : 264; }
+
+/// First row of an expert, of `rows` spread over `experts` as evenly as whole rows allow.
+constexpr std::int64_t rows_before(std::int64_t expert, std::int64_t rows, std::int64_t experts) {
+    return expert * rows / experts;
+}
 
 }  // namespace stowage::layers

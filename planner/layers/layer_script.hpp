@@ -368,6 +368,7 @@ struct StateBuffer {
     Bytes bytes;
     What what = What::weights;
     When when = When::setup;
+    std::optional<StowageState> role = std::nullopt;  ///< what calls name it
 
     [[nodiscard]] bool on_host() const { return what == What::pinned_host || what == What::pageable_host; }
 };

@@ -15,7 +15,9 @@
 //
 // Tested by: tests/planner/program/.
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,6 +80,8 @@ struct StepProgram {
     /// work.
     std::vector<std::int64_t> parameter_places;
     std::vector<std::uint32_t> frame_parameters;
+    /// Slot of each StowageState in the frame of states; none where the rank lacks it.
+    std::array<std::optional<std::uint32_t>, layers::kStowageStates> state_slots;
     std::vector<Work> works;                 ///< what Operation::slot of a compute or copy names; index 0 is unused
     std::vector<std::uint64_t> pinned_keys;  ///< what a pool key number stands for (bytes and type); index 0 is unused
 

@@ -17,7 +17,7 @@ struct BufferRef {
         frame,           ///< `slot` of the frame of `scope`
         parameter,       ///< `slot`: number of a parameter of the layer whose frame `scope` is
         gradient,        ///< the same for its main gradient
-        state,           ///< `slot` of the persistent frame
+        state,           ///< `slot`: the StowageState, of which the rank has at most one
         graph_input,     ///< the graph's own buffer for input number `slot`: Graph::inputs_begin + slot
         graph_gradient,  ///< its buffer for output gradient number `slot`: Graph::gradients_begin + slot
     };

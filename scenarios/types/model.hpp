@@ -128,6 +128,10 @@ struct Model {
     bool moe_grouped_gemm = true;      ///< false: one expert after another, each with linears of its own
     bool moe_permute_fusion = false;   ///< token copies ordered and summed by fused kernels
     RouterScore moe_router_score_function = RouterScore::softmax;
+    bool moe_router_pre_softmax = false;               ///< softmax over all experts, not only over those chosen
+    std::int64_t moe_router_num_groups = 0;            ///< experts are chosen out of some groups of them; 0: out of all
+    std::int64_t moe_router_group_topk = 0;            ///< that many groups
+    double moe_router_topk_scaling_factor = 1;         ///< of the weights
     bool moe_router_enable_expert_bias = false;        ///< a buffer of one number an expert, not a parameter
     std::optional<double> moe_expert_capacity_factor;  ///< none: no token is dropped
     bool moe_pad_expert_input_to_capacity = false;

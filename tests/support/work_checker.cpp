@@ -242,8 +242,10 @@ private:
 
     void state(const Instance& instance, const Operation& operation, const BufferRef& buffer, std::int64_t bytes,
                const std::string& place) {
-        const auto held = live_.find(program_.frame_slots[program_.persistent_frames] + buffer.slot);
-        if (held == live_.end()) return problem(instance, operation, place + " is no state of the rank");
+        const auto& state_slot = program_.state_slots[buffer.slot];
+        if (!state_slot) return problem(instance, operation, place + " is no state of the rank");
+        const auto held = live_.find(program_.frame_slots[program_.persistent_frames] + *state_slot);
+        if (held == live_.end()) return problem(instance, operation, place + " is not there");
         if (bytes > held->second) problem(instance, operation, place + " is longer than the state");
     }
 

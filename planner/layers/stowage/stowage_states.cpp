@@ -32,17 +32,18 @@ std::int64_t place_parameters(StageLayers& stage) {
 std::vector<StateBuffer> stowage_states(const types::Scenario& scenario, const Dimensions& dimensions,
                                         std::int64_t elements) {
     using What = StateBuffer::What;
+    using When = StateBuffer::When;
     ScriptBuilder none(ScriptKind::optimizer, "");
     const StowageWriter writer(none, dimensions, scenario);
     std::vector<StateBuffer> states{
-        {"parameters", Bytes{2 * elements}, What::weights},
-        {"gradients", Bytes{writer.gradient_bytes() * elements}, What::gradients},
-        {"losses", Bytes{4 * scenario.microbatches()}, What::workspace},
-        {"GEMM workspace", Bytes{kGemmWorkspaceBytes}, What::workspace},
+        {"parameters", Bytes{2 * elements}, What::weights, When::setup, StowageState::parameters},
+        {"gradients", Bytes{writer.gradient_bytes() * elements}, What::gradients, When::setup, StowageState::gradients},
+        {"losses", Bytes{4 * scenario.microbatches()}, What::workspace, When::setup, StowageState::losses},
+        {"GEMM workspace", Bytes{kGemmWorkspaceBytes}, What::workspace, When::setup, StowageState::workspace},
     };
     if (scenario.model.position_embedding_type == types::PositionEmbedding::rope)
-        states.push_back(
-            {"rotary table", Bytes{4 * dimensions.sequence * (dimensions.head_size / 2) * 2}, What::workspace});
+        states.push_back({"rotary table", Bytes{4 * dimensions.sequence * (dimensions.head_size / 2) * 2},
+                          What::workspace, When::setup, StowageState::rotary_table});
     return states;
 }
 

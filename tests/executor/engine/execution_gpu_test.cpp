@@ -166,6 +166,11 @@ TEST_F(ExecutionGpu, GraphsOfAttentionWithOffloadingInThemGiveTheSameBits) {
 }
 
 // What runs again gives what it gave: the same kernels on the same bits.
+void expect_equal_runs(const std::vector<ExecutionRequest>& requests) {
+    const recording::Measurement first = run(requests.front());
+    for (const ExecutionRequest& request : requests) EXPECT_EQ(run(request).run_digest, first.run_digest);
+}
+
 TEST_F(ExecutionGpu, RecomputationGivesTheSameBits) {
     using types::RecomputeModule;
     for (const RecomputeModule module :
@@ -181,9 +186,10 @@ TEST_F(ExecutionGpu, RecomputationGivesTheSameBits) {
     whole.scenario.recompute.recompute_granularity = types::RecomputeGranularity::full;
     whole.scenario.recompute.recompute_method = types::RecomputeMethod::uniform;
     whole.scenario.recompute.recompute_num_layers = 2;
-    expect_same_bits(whole);
-    whole.allocator = AllocatorKind::planned;
-    expect_same_bits(with_graphs(whole, CudaGraphImpl::full_iteration, {}));
+    ExecutionRequest in_graph = with_graphs(whole, CudaGraphImpl::full_iteration, {});
+    in_graph.allocator = AllocatorKind::planned;
+    expect_equal_runs(
+        {request_for(tiny()), whole, in_graph});  // nothing is offloaded: its layers save their input alone
 }
 
 /// LayerNorm, GELU, biases, two sequences in a microbatch, bf16 gradients.
@@ -196,11 +202,6 @@ types::Scenario small_gpt() {
     scenario.batch.global_batch_size = 8;
     scenario.optimizer.grad_reduce_in_bf16 = true;
     return scenario;
-}
-
-void expect_equal_runs(const std::vector<ExecutionRequest>& requests) {
-    const recording::Measurement first = run(requests.front());
-    for (const ExecutionRequest& request : requests) EXPECT_EQ(run(request).run_digest, first.run_digest);
 }
 
 TEST_F(ExecutionGpu, AnotherKindOfModelHasTheSameBitsUnderEveryPolicy) {
@@ -230,7 +231,10 @@ TEST_F(ExecutionGpu, AStageOfAPipelineHasTheSameBitsUnderEveryPolicy) {
             poisoned.debug.spin_seed = 3;
             poisoned.debug.longest_spin_us = 500;
             SCOPED_TRACE(::testing::Message() << "virtual stages " << virtual_stages << ", rank " << rank);
-            expect_equal_runs({plain, with_megatron(plain), ours, poisoned});
+            std::vector<ExecutionRequest> requests{plain, ours, poisoned};
+            // Megatron's manager stops here with two unequal chunks of a rank (H3).
+            if (virtual_stages == 1) requests.push_back(with_megatron(plain));
+            expect_equal_runs(requests);
         }
     }
 }
