@@ -216,7 +216,9 @@ const layers::LayerGraphs* BodyBuilder::graphs_of(std::size_t script) const {
 
 bool BodyBuilder::plants_hooks(std::size_t script) const {
     const layers::LayerGraphs* graphs = graphs_of(script);
-    if (graphs == nullptr || !graphs->hooks) return false;
+    if (graphs == nullptr) return false;
+    if (planned()) return !layout(script).groups().empty();  // what it puts into a graph it also joins there
+    if (!graphs->hooks) return false;
     using types::Module;
     return chosen_.contains(Module::qkv_linear) || chosen_.contains(Module::core_attn) ||
            chosen_.contains(Module::attn_proj);

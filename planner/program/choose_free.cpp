@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "planner/program/offload_hooks.hpp"
 
@@ -33,6 +36,32 @@ void for_each_group(const layers::StageLayers& stage, const types::OffloadChoice
         }
 }
 
+struct Candidate {
+    std::size_t layer = 0;
+    types::Module module{};
+    Bytes bytes;
+};
+
+bool captures_layers(const layers::StageLayers& stage) {
+    return std::any_of(stage.graphs.layers.begin(), stage.graphs.layers.end(),
+                       [](const auto& graphs) { return graphs.has_value(); });
+}
+
+/// A graph ends no sooner than its copies: each layer gives its smallest groups first, and no layer a second one before
+/// the others have given as much.
+void spread(std::vector<Candidate>& candidates) {
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.bytes < b.bytes; });
+    std::map<std::size_t, Bytes> given;
+    std::vector<std::pair<Bytes, Candidate>> order;
+    for (const Candidate& candidate : candidates) {
+        order.emplace_back(given[candidate.layer], candidate);
+        given[candidate.layer] += candidate.bytes;
+    }
+    std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::transform(order.begin(), order.end(), candidates.begin(), [](const auto& entry) { return entry.second; });
+}
+
 }  // namespace
 
 Bytes eligible_bytes(const layers::StageLayers& stage, const types::OffloadChoice& choice) {
@@ -47,14 +76,18 @@ types::FreeOffload choose_free(const layers::StageLayers& stage, const types::Of
     for (const FrameLayout& layout : make_layouts(stage, choice)) groups = std::max(groups, layout.groups().size());
     chosen.reload_ahead = static_cast<std::int64_t>(groups);
     chosen.join_after = static_cast<std::int64_t>(groups);
-    Bytes sum;
+    std::vector<Candidate> candidates;
     for_each_group(stage, choice, [&](std::int64_t number, types::Module module, Bytes size) {
-        if (sum >= bytes) return;
-        sum += size;
-        const auto layer = static_cast<std::size_t>(number);
-        if (chosen.by_layer.size() <= layer) chosen.by_layer.resize(layer + 1);
-        chosen.by_layer[layer].insert(module);
+        candidates.push_back({static_cast<std::size_t>(number), module, size});
     });
+    if (captures_layers(stage)) spread(candidates);
+    Bytes sum;
+    for (const Candidate& candidate : candidates) {
+        if (sum >= bytes) break;
+        sum += candidate.bytes;
+        if (chosen.by_layer.size() <= candidate.layer) chosen.by_layer.resize(candidate.layer + 1);
+        chosen.by_layer[candidate.layer].insert(candidate.module);
+    }
     return chosen;
 }
 

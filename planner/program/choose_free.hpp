@@ -15,8 +15,10 @@ types::Bytes eligible_bytes(const layers::StageLayers& stage, const types::Offlo
 
 /// Groups of `choice.modules` from the stage's first layer on, in the order in which they start, until `bytes` of one
 /// microbatch are reached; never those of the last layer of the last virtual stage, which would be back before they are
-/// gone. Only what passes `choice.min_offloaded_tensor_size` counts. Result: every layer of the stage by its number in
-/// the model; `reload_ahead` and `join_after` are as many groups as a layer has: a layer's time for a layer's bytes.
+/// gone. Under graphs of layers the groups are spread evenly over the layers instead, small ones first: a graph ends no
+/// sooner than the copies in it. Only what passes `choice.min_offloaded_tensor_size` counts. Result: every layer of the
+/// stage by its number in the model; `reload_ahead` and `join_after` are as many groups as a layer has: a layer's time
+/// for a layer's bytes.
 types::FreeOffload choose_free(const layers::StageLayers& stage, const types::OffloadChoice& choice,
                                types::Bytes bytes);
 /// The same until a fraction of eligible_bytes() is reached.

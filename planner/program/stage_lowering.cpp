@@ -88,7 +88,8 @@ std::unique_ptr<OffloadManager> StageLowering::make_manager(types::RuleSet rules
     for (const Chunk chunk : forwards_) of_chunks.push_back(stages[static_cast<std::size_t>(chunk.virtual_stage)]);
     std::vector<std::uint32_t> backwards;
     for (const Chunk chunk : backward_chunks(shape_)) backwards.push_back(number_of(chunk));
-    return std::make_unique<StowageManager>(std::move(of_chunks), backwards, *choice_.free);
+    return std::make_unique<StowageManager>(std::move(of_chunks), backwards, *choice_.free,
+                                            !stage_.graphs.layers.empty());
 }
 
 /// What the choice says of a virtual stage. Frames that run again have no backward hooks.

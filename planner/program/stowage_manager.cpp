@@ -1,5 +1,6 @@
 #include "planner/program/stowage_manager.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "scenarios/types/check.hpp"
@@ -7,8 +8,9 @@
 namespace stowage::program {
 
 StowageManager::StowageManager(std::vector<std::shared_ptr<const StageGroups>> chunks,
-                               const std::vector<std::uint32_t>& backward_order, const types::FreeOffload& choice)
-    : reload_ahead_(choice.reload_ahead), join_after_(choice.join_after) {
+                               const std::vector<std::uint32_t>& backward_order, const types::FreeOffload& choice,
+                               bool reloads_by_layer)
+    : reload_ahead_(choice.reload_ahead), join_after_(choice.join_after), reloads_by_layer_(reloads_by_layer) {
     STOWAGE_CHECK(reload_ahead_ >= 1, "a reload is issued at least one group ahead");
     STOWAGE_CHECK(join_after_ >= 0, "a copy is joined at its own commit or later");
     STOWAGE_CHECK(backward_order.size() == chunks.size(), "every chunk has one place in the backward order");
@@ -34,6 +36,7 @@ void StowageManager::begin_steady() {
     }
     under_way_.clear();
     joined_.reset();
+    in_layer_.reset();
     commits_ = 0;
     next_reload_ = 0;
 }
@@ -63,14 +66,37 @@ BackwardOrders StowageManager::backward_hook(layers::StepKind kind, std::uint32_
     STOWAGE_CHECK(own.number != kNotOrdered, "a group with hooks has a place in the backward order");
     const auto number = static_cast<std::int64_t>(own.number);
     const GroupRef ref{chunk, group};
-    if (kind == layers::StepKind::start) issue(number + reload_ahead_, ref, orders.reloads);
-    if (kind != layers::StepKind::read) return orders;
-    issue(number + reload_ahead_ - 1, ref, orders.reloads);
+    if (reloads_by_layer_) issue_for_layer(ref, orders.reloads);
+    const bool reads = kind == layers::StepKind::read;
+    if (!reloads_by_layer_ && kind == layers::StepKind::start) issue(number + reload_ahead_, ref, orders.reloads);
+    if (!reloads_by_layer_ && reads) issue(number + reload_ahead_ - 1, ref, orders.reloads);
+    if (!reads) return orders;
     if (own.place != Place::reloading) return orders;
     own.place = Place::device;
     orders.wait = ref;
     orders.wait_is_near = own.issued_by.chunk == chunk && layer_of(own.issued_by) == layer_of(ref);
     return orders;
+}
+
+void StowageManager::issue_for_layer(GroupRef by, std::vector<GroupRef>& reloads) {
+    const std::pair here{by.chunk, layer_of(by)};
+    if (in_layer_ == here) return;
+    in_layer_ = here;
+    const std::int64_t number = chunks_[by.chunk].groups[by.group].number;
+    issue(end_of_layer(std::max(number + reload_ahead_, end_of_layer(number) + 1)), by, reloads);
+}
+
+/// The last of the groups that lie in the layer of group `number` of the sequence.
+std::int64_t StowageManager::end_of_layer(std::int64_t number) const {
+    const auto last = static_cast<std::int64_t>(sequence_.size()) - 1;
+    if (number >= last) return last;
+    const auto layer = [this](std::int64_t at) {
+        const GroupRef ref = sequence_[static_cast<std::size_t>(at)];
+        return std::pair{ref.chunk, layer_of(ref)};
+    };
+    std::int64_t end = number;
+    while (end < last && layer(end + 1) == layer(number)) ++end;
+    return end;
 }
 
 /// Reloads what has left, up to this place in the order of the backwards. What the forward has not come to yet is left

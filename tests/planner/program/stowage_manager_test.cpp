@@ -126,6 +126,22 @@ TEST(StowageManager, WaitsWithReloadsForAForwardThatIsStillToCome) {
     EXPECT_EQ(driver.take(), (Log{"join 1.0", "join 1.1", "load 1.1", "load 1.0", "wait near 1.1", "wait 1.0"}));
 }
 
+TEST(StowageManager, ReloadsAWholeLayerAtTheFirstHookOfTheOneBeforeUnderGraphsOfLayers) {
+    // Three layers of two groups, 0 and 1, 2 and 3, 4 and 5; all but the last layer's leave.
+    StageGroups groups;
+    groups.leaves = {true, true, true, true, false, false};
+    groups.positions = {0, 0, 1, 1, 2, 2};
+    groups.backward_order = {5, 4, 3, 2, 1, 0};
+    StowageManager manager({std::make_shared<const StageGroups>(groups)}, {0}, types::FreeOffload{{}, 1, 0}, true);
+    manager.begin_steady();
+    for (std::uint32_t group = 0; group < 6; ++group) manager.commit(0, group);
+    std::vector<std::size_t> reloads;  // by hook
+    for (std::uint32_t group = 6; group-- > 0;)
+        for (const StepKind kind : {StepKind::read, StepKind::start})
+            reloads.push_back(manager.backward_hook(kind, 0, group).reloads.size());
+    EXPECT_EQ(reloads, (std::vector<std::size_t>{2, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0}));
+}
+
 TEST(StowageManager, RefusesAReloadBehindItsUse) {
     EXPECT_THROW(Driver(1, {true}, 0, 1), std::logic_error);
     EXPECT_THROW(Driver(1, {true}, 1, -1), std::logic_error);

@@ -140,6 +140,18 @@ TEST(ChooseFree, TakesGroupsFromTheFirstLayerOnAndNeverTheLast) {
     EXPECT_EQ(choose_free(stage, choice, 0.0).by_layer, std::vector<ModuleSet>{});
 }
 
+TEST(ChooseFree, SpreadsGroupsOverLayersThatAreCaptured) {
+    // 2 + 2 MiB a layer, three layers eligible: one group of each before the first layer gives its second.
+    layers::StageLayers stage = synthetic_stage(0, 1, 4);
+    stage.graphs.impl = types::CudaGraphImpl::transformer_engine;
+    stage.graphs.layers.assign(stage.scripts.size(), layers::LayerGraphs{});
+    OffloadChoice choice;
+    choice.modules = kBoth;
+    const ModuleSet one{Module::core_attn};
+    EXPECT_EQ(choose_free(stage, choice, 6_MiB).by_layer, (std::vector<ModuleSet>{one, one, one}));
+    EXPECT_EQ(choose_free(stage, choice, 8_MiB).by_layer, (std::vector<ModuleSet>{kBoth, one, one}));
+}
+
 TEST(ChooseFree, LeavesSmallTensorsAndOtherModulesAlone) {
     SyntheticLayer layer;
     layer.attn_proj_elements = 1 << 19;
