@@ -1,28 +1,42 @@
 #include "planner/layers/stowage/attention_half.hpp"
 #include "planner/layers/stowage/mlp_half.hpp"
+#include "planner/layers/stowage/moe_half.hpp"
 #include "planner/layers/stowage/stowage_scripts.hpp"
 
 namespace stowage::layers {
 
-LayerScript stowage_layer(const Dimensions& dimensions, const types::Scenario& scenario) {
-    ScriptBuilder script(ScriptKind::dense_layer, "dense layer");
+namespace {
+
+/// Attention and `FeedForward`, whose backward begins in `last`.
+template <class FeedForward>
+LayerScript layer(ScriptBuilder script, Part last, const Dimensions& dimensions, const types::Scenario& scenario) {
     StowageWriter writer(script, dimensions, scenario);
     script.boundary(dimensions.hidden_shape(), dimensions.hidden_shape(), DataType::bf16);
     AttentionHalf attention(writer);
-    MlpHalf mlp(writer);
+    FeedForward feed_forward(writer);
     script.begin_forward(Part::attn_norm);
     const Slot middle = script.tensor("residual.attention", dimensions.hidden_shape());
     attention.forward(middle);
     script.edge(GraphEdge::mixer);
-    mlp.forward(middle);
+    feed_forward.forward(middle);
     script.drop(middle);
 
-    script.begin_backward(Part::mlp_fc2);
+    script.begin_backward(last);
     const Slot gradient = script.tensor("residual.attention_gradient", dimensions.hidden_shape());
-    mlp.backward(gradient);
+    feed_forward.backward(gradient);
     script.edge(GraphEdge::mixer);
     attention.backward(gradient);
     return script.build();
+}
+
+}  // namespace
+
+LayerScript stowage_layer(const Dimensions& dimensions, const types::Scenario& scenario) {
+    return layer<MlpHalf>(ScriptBuilder(ScriptKind::dense_layer, "dense layer"), Part::mlp_fc2, dimensions, scenario);
+}
+
+LayerScript stowage_moe_layer(const Dimensions& dimensions, const types::Scenario& scenario) {
+    return layer<MoeHalf>(ScriptBuilder(ScriptKind::moe_layer, "MoE layer"), Part::combine, dimensions, scenario);
 }
 
 }  // namespace stowage::layers

@@ -19,6 +19,8 @@ inline bool is_bare_stack(const types::Model& model) { return model.vocab_size =
 /// Tokens and their rows of the table, or hidden states out of nothing.
 LayerScript stowage_embedding(const Dimensions& dimensions, const types::Scenario& scenario);
 LayerScript stowage_layer(const Dimensions& dimensions, const types::Scenario& scenario);
+/// With experts in its second half.
+LayerScript stowage_moe_layer(const Dimensions& dimensions, const types::Scenario& scenario);
 /// Final norm, output layer and cross entropy, of which bf16 logits and one fp32 number a token are saved; the logits
 /// become their gradient in place. Or the mean of squares.
 LayerScript stowage_head(const Dimensions& dimensions, const types::Scenario& scenario);

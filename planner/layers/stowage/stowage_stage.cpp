@@ -22,14 +22,20 @@ public:
     void add(const types::StageContents& contents) {
         stage_.chunks.emplace_back();
         if (contents.embedding) add(ScriptKind::embedding, -1, stowage_embedding);
-        for (std::int64_t i = 0; i < contents.layers; ++i)
-            add(ScriptKind::dense_layer, contents.first_layer + i, stowage_layer);
+        for (std::int64_t i = 0; i < contents.layers; ++i) add_layer(contents.first_layer + i);
         if (contents.loss) add(ScriptKind::head, -1, stowage_head);
         ChunkLayers& chunk = stage_.chunks.back();
         chunk.recomputed = recomputed_spans(scenario_.recompute, chunk.layer_numbers);
     }
 
 private:
+    void add_layer(std::int64_t number) {
+        if (scenario_.model.is_moe_layer(number))
+            add(ScriptKind::moe_layer, number, stowage_moe_layer);
+        else
+            add(ScriptKind::dense_layer, number, stowage_layer);
+    }
+
     void add(ScriptKind kind, std::int64_t number, LayerScript (*build)(const Dimensions&, const types::Scenario&)) {
         const auto [place, is_new] = built_.try_emplace(kind, stage_.scripts.size());
         if (is_new) stage_.scripts.push_back(build(dimensions_, scenario_));

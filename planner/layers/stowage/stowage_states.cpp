@@ -44,6 +44,9 @@ std::vector<StateBuffer> stowage_states(const types::Scenario& scenario, const D
     if (scenario.model.position_embedding_type == types::PositionEmbedding::rope)
         states.push_back({"rotary table", Bytes{4 * dimensions.sequence * (dimensions.head_size / 2) * 2},
                           What::workspace, When::setup, StowageState::rotary_table});
+    if (scenario.model.has_experts())
+        states.push_back({"assignment of tokens to experts", Bytes{4 * dimensions.local_tokens * dimensions.topk},
+                          What::workspace, When::setup, StowageState::assignment});
     return states;
 }
 

@@ -18,7 +18,6 @@ void check_parallel(const types::ParallelLayout& layout, Missing& missing) {
     };
     one("tensor_model_parallel_size", layout.tensor_model_parallel_size);
     one("context_parallel_size", layout.context_parallel_size);
-    one("expert_model_parallel_size", layout.expert_model_parallel_size);
     one("expert_tensor_parallel_size", layout.expert_tensor_parallel_size);
     const auto off = [&](const char* key, bool on) {
         missing.when(on, std::string{"parallel."} + key, std::string{key} + ": true", kMegatron);
@@ -35,15 +34,14 @@ bool mixes_otherwise(const types::Model& model) {
                        [](types::Mixer mixer) { return mixer != types::Mixer::attention; });
 }
 
-bool feeds_otherwise(const types::Model& model) {
+bool lacks_feed_forward(const types::Model& model) {
     return std::any_of(model.feed_forward.begin(), model.feed_forward.end(),
-                       [](types::FeedForward half) { return half != types::FeedForward::dense; });
+                       [](types::FeedForward half) { return half == types::FeedForward::none; });
 }
 
 void check_kind_of_model(const types::Model& model, Missing& missing) {
-    missing.when(model.has_experts(), "model.num_experts", "experts", kMegatron);
-    missing.when(mixes_otherwise(model) || feeds_otherwise(model), "model.hybrid_layer_pattern",
-                 "layers other than attention with a dense MLP", kMegatron);
+    missing.when(mixes_otherwise(model) || lacks_feed_forward(model), "model.hybrid_layer_pattern",
+                 "layers other than attention with an MLP or experts", kMegatron);
     missing.when(model.mtp_num_layers > 0, "model.mtp_num_layers", "multi-token prediction", kMegatron);
     missing.when(model.transformer_impl != types::TransformerImpl::transformer_engine, "model.transformer_impl",
                  setting("transformer_impl", model.transformer_impl), "leave it out: it is about Megatron's layers");
@@ -51,6 +49,57 @@ void check_kind_of_model(const types::Model& model, Missing& missing) {
                  "leave it out: it is about Megatron's layers");
     const bool tied = !is_bare_stack(model) && !model.untie_embeddings_and_output_weights;
     missing.when(tied, "model.untie_embeddings_and_output_weights", "tied embeddings", "set it to true");
+}
+
+/// What the model says of its experts.
+void check_experts_of_model(const types::Model& model, Missing& missing) {
+    missing.when(model.activation != types::Activation::swiglu, "model.activation",
+                 "experts with activation " + std::string{types::name_of(model.activation)}, "use swiglu");
+    missing.when(model.add_bias_linear, "model.add_bias_linear", "experts with biases", "set add_bias_linear to false");
+    missing.when(model.moe_shared_expert_gate, "model.moe_shared_expert_gate", "moe_shared_expert_gate: true",
+                 kMegatron);
+    missing.when(model.moe_latent_size > 0, "model.moe_latent_size", "experts of a latent width", kMegatron);
+    missing.when(!model.moe_grouped_gemm, "model.moe_grouped_gemm", "moe_grouped_gemm: false",
+                 "leave it out: it is about Megatron's layers");
+    missing.when(model.moe_expert_capacity_factor && !model.moe_pad_expert_input_to_capacity,
+                 "model.moe_expert_capacity_factor", "a capacity of experts without padding",
+                 "set moe_pad_expert_input_to_capacity to true, or leave the factor out");
+}
+
+/// Kernels move eight elements at a time, keep a token's choices in registers and an expert's count in a block.
+void check_expert_sizes(const Scenario& scenario, Missing& missing) {
+    const types::Model& model = scenario.model;
+    const auto check = [&](const char* key, std::int64_t size, bool good, const char* hint) {
+        missing.when(!good, std::string{"model."} + key, setting(key, size), hint);
+    };
+    constexpr std::int64_t kMostExperts = 512;
+    constexpr std::int64_t kMostChoices = 16;
+    check("num_experts", model.num_experts, model.num_experts % 8 == 0 && model.num_experts <= kMostExperts,
+          "choose a multiple of 8 up to 512");
+    check("moe_router_topk", model.moe_router_topk, model.moe_router_topk <= kMostChoices, "choose at most 16");
+    check("moe_ffn_hidden_size", model.moe_ffn_hidden_size, model.moe_ffn_hidden_size % 8 == 0,
+          "choose a multiple of 8");
+    check("moe_shared_expert_intermediate_size", model.moe_shared_expert_intermediate_size,
+          model.moe_shared_expert_intermediate_size % 8 == 0, "choose a multiple of 8");
+}
+
+void check_expert_layout(const Scenario& scenario, Missing& missing) {
+    const types::ParallelLayout& layout = scenario.parallel;
+    missing.when(layout.moe_token_dispatcher_type != types::TokenDispatcher::alltoall,
+                 "parallel.moe_token_dispatcher_type",
+                 setting("moe_token_dispatcher_type", layout.moe_token_dispatcher_type), "use alltoall");
+    missing.when(layout.tensor_model_parallel_size > 1 && scenario.model.moe_shared_expert_intermediate_size > 0,
+                 "parallel.tensor_model_parallel_size", "a shared expert under tensor parallelism",
+                 "use tensor_model_parallel_size 1");
+    missing.when(scenario.batch.routing == types::Routing::recorded, "batch.routing", "routing: recorded",
+                 "use balanced or skewed");
+}
+
+void check_experts(const Scenario& scenario, Missing& missing) {
+    if (!scenario.model.has_experts()) return;
+    check_experts_of_model(scenario.model, missing);
+    check_expert_sizes(scenario, missing);
+    check_expert_layout(scenario, missing);
 }
 
 void check_attention(const types::Model& model, Missing& missing) {
@@ -118,7 +167,8 @@ void check_recomputation(const types::Recompute& recompute, Missing& missing) {
     using types::RecomputeModule;
     for (const RecomputeModule module : recompute.recompute_modules) {
         const bool known = module == RecomputeModule::core_attn || module == RecomputeModule::layernorm ||
-                           module == RecomputeModule::mlp;
+                           module == RecomputeModule::mlp || module == RecomputeModule::moe_act ||
+                           module == RecomputeModule::shared_experts;
         missing.when(recompute.selects(module) && !known, "recompute.recompute_modules",
                      "recomputation of " + std::string{types::name_of(module)}, "leave the module out");
     }
@@ -129,6 +179,7 @@ void check_recomputation(const types::Recompute& recompute, Missing& missing) {
 void check_stowage_layers(const Scenario& scenario, Missing& missing) {
     check_parallel(scenario.parallel, missing);
     check_kind_of_model(scenario.model, missing);
+    check_experts(scenario, missing);
     check_attention(scenario.model, missing);
     check_widths(scenario, missing);
     check_rest_of_model(scenario, missing);

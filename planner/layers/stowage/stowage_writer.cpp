@@ -53,6 +53,12 @@ ParameterIndex StowageWriter::parameter(std::string name, Shape shape, std::opti
     return static_cast<ParameterIndex>(parameters_++);
 }
 
+ParameterIndex StowageWriter::expert_parameter(std::string name, Shape shape) {
+    const std::int64_t elements = product(shape) * dim.expert;
+    script.parameter({std::move(name), std::move(shape), ParameterKind::expert, elements});
+    return static_cast<ParameterIndex>(parameters_++);
+}
+
 LinearWeights StowageWriter::linear(const std::string& name, std::int64_t columns, std::int64_t depth, bool bias) {
     LinearWeights linear{name, columns, depth, parameter(name + ".weight", {columns, depth}), {}};
     if (bias) linear.bias = parameter(name + ".bias", {columns});

@@ -75,6 +75,8 @@ public:
     Slot make(std::string name, Shape shape, DataType type = DataType::bf16);
     /// A parameter that the model has once; `counted` of its elements are the model's, the rest is padding.
     ParameterIndex parameter(std::string name, Shape shape, std::optional<std::int64_t> counted = std::nullopt);
+    /// A parameter of this rank's experts [experts, ...]; other ranks have other experts.
+    ParameterIndex expert_parameter(std::string name, Shape shape);
     LinearWeights linear(const std::string& name, std::int64_t columns, std::int64_t depth, bool bias);
     /// Declares parameters and tensors.
     StowageNorm norm(const std::string& name);

@@ -1,0 +1,177 @@
+#include "planner/layers/stowage/moe_half.hpp"
+
+namespace stowage::layers {
+
+using types::RecomputeModule;
+
+MoeHalf::MoeHalf(StowageWriter& writer)
+    : writer_(writer),
+      norm_(writer.norm("mlp_norm")),
+      norm_saves_(writer, norm_, writer.recomputes(RecomputeModule::layernorm)),
+      router_(writer),
+      experts_(writer),
+      places_(writer.script.tensor("dispatch.places", {writer.dim.local_tokens, writer.dim.topk}, DataType::int32)),
+      sources_(writer.script.tensor("dispatch.sources", {chosen_rows(writer.dim)}, DataType::int32)) {
+    if (writer.dim.shared_ffn > 0) shared_.emplace(writer);
+}
+
+CallSizes MoeHalf::route_sizes() const {
+    CallSizes sizes = row_sizes(writer_, writer_.dim.local_tokens, writer_.dim.routed_width);
+    sizes.experts = writer_.dim.experts;
+    sizes.topk = writer_.dim.topk;
+    return sizes;
+}
+
+// ------------------------------------------------------------------------------------------------------------ forward
+
+void MoeHalf::find_places() {
+    ScriptBuilder& script = writer_.script;
+    const Dimensions& dim = writer_.dim;
+    script.allocate(places_);
+    script.allocate(sources_);
+    const Slot counts = writer_.make("dispatch.counts", {dim.experts}, DataType::int32);
+    writer_.memory_kernel("dispatch.places", 3 * 4 * chosen_rows(dim) + 4 * dim.experts,
+                          {Call::route_rows,
+                           route_sizes(),
+                           {reads(StowageState::assignment), writes(places_), writes(sources_), writes(counts)}});
+    if (dim.capacity == 0) {
+        KernelCall call{Call::counts_to_host, route_sizes(), {reads(counts)}};
+        call.sizes.depth = planned_expert_rows(dim);
+        writer_.memory_kernel("dispatch.counts", 4 * dim.experts, std::move(call));
+    }
+    script.drop(counts);
+}
+
+/// Returns the rows of this rank's experts; drops `weights`.
+ExpertRows MoeHalf::dispatch(Slot weights) {
+    ScriptBuilder& script = writer_.script;
+    const Dimensions& dim = writer_.dim;
+    script.part(Part::dispatch);
+    find_places();
+    const ExpertRows permuted = make_expert_rows(writer_, "dispatch.permuted", chosen_rows(dim), true);
+    writer_.memory_kernel(
+        "dispatch.permute", chosen_rows(dim) * (2 * 2 * dim.routed_width + 3 * 4),
+        {Call::permute_forward,
+         route_sizes(),
+         {reads(norm_.output), reads(weights), reads(sources_), writes(permuted.rows), writes(*permuted.weights)}});
+    script.drop(weights);
+    saved_sources_ = script.save(sources_);
+    saved_places_ = script.save(places_);
+    script.drop(sources_);
+    script.edge(GraphEdge::preprocess);
+    if (dim.capacity == 0) script.host_sync();
+    return rows_to_experts(writer_, "dispatch", permuted);
+}
+
+/// Drops `rows`.
+void MoeHalf::combine(Slot rows, Slot addend) {
+    ScriptBuilder& script = writer_.script;
+    const Dimensions& dim = writer_.dim;
+    script.part(Part::combine);
+    const ExpertRows returned = rows_from_experts(writer_, "combine", {rows, {}});
+    script.allocate(kOutput);
+    KernelCall call{
+        Call::unpermute_forward, route_sizes(), {reads(returned.rows), reads(places_), reads(addend), writes(kOutput)}};
+    call.sizes.has_addend = true;
+    writer_.memory_kernel("combine.unpermute",
+                          2 * (chosen_rows(dim) * dim.routed_width + 2 * dim.hidden_elements()) + 4 * chosen_rows(dim),
+                          std::move(call));
+    drop_expert_rows(writer_, returned);
+    script.drop(places_);
+}
+
+void MoeHalf::forward(Slot input) {
+    ScriptBuilder& script = writer_.script;
+    script.part(Part::mlp_norm);
+    script.start(Module::mlp_norm);
+    norm_saves_.forward(input, Module::mlp_norm);
+    script.commit(Module::mlp_norm);
+    norm_saves_.save_output(std::nullopt);
+    std::optional<Slot> shared;
+    if (shared_) shared = shared_->forward(reads(norm_.output), reads(input));
+    const Slot weights = router_.forward(reads(norm_.output));
+    script.edge(GraphEdge::router);
+    const ExpertRows rows = dispatch(weights);
+    script.drop(norm_.output);
+    combine(experts_.forward(rows), shared.value_or(input));
+    if (shared) script.drop(*shared);
+}
+
+// ----------------------------------------------------------------------------------------------------------- backward
+
+/// Returns the gradient of the experts' output.
+Slot MoeHalf::combine_backward() {
+    ScriptBuilder& script = writer_.script;
+    const Dimensions& dim = writer_.dim;
+    script.part(Part::combine);
+    const ExpertRows permuted = make_expert_rows(writer_, "combine.gradient", chosen_rows(dim), false);
+    script.read(saved_sources_);
+    writer_.memory_kernel("combine.unpermute_backward",
+                          2 * (chosen_rows(dim) * dim.routed_width + dim.hidden_elements()) + 4 * chosen_rows(dim),
+                          {Call::unpermute_backward,
+                           route_sizes(),
+                           {reads(kGradOutput), script.operand(saved_sources_), writes(permuted.rows)}});
+    script.forget(saved_sources_);
+    return rows_to_experts(writer_, "combine_backward", permuted).rows;
+}
+
+/// Drops `rows`.
+ExpertRows MoeHalf::dispatch_backward(const ExpertRows& rows) {
+    ScriptBuilder& script = writer_.script;
+    const Dimensions& dim = writer_.dim;
+    script.part(Part::dispatch);
+    const ExpertRows permuted = rows_from_experts(writer_, "dispatch_backward", rows);
+    script.edge(GraphEdge::preprocess);
+    ExpertRows result;
+    result.rows = writer_.make("dispatch.input_gradient", dim.hidden_shape());
+    result.weights = writer_.make("router.weights_gradient", {dim.local_tokens, dim.topk}, DataType::fp32);
+    script.read(saved_places_);
+    writer_.memory_kernel("dispatch.permute_backward",
+                          2 * (chosen_rows(dim) * dim.routed_width + dim.hidden_elements()) + 3 * 4 * chosen_rows(dim),
+                          {Call::permute_backward,
+                           route_sizes(),
+                           {reads(permuted.rows), reads(*permuted.weights), script.operand(saved_places_),
+                            writes(result.rows), writes(*result.weights)}});
+    script.forget(saved_places_);
+    drop_expert_rows(writer_, permuted);
+    return result;
+}
+
+/// Drops `other`.
+void MoeHalf::add_to(Slot sum, Slot other) {
+    writer_.memory_kernel(
+        "mlp_norm.add_gradients", 3 * 2 * writer_.dim.hidden_elements(),
+        {Call::add, row_sizes(writer_, writer_.dim.local_tokens, writer_.dim.hidden), {updates(sum), reads(other)}});
+    writer_.script.drop(other);
+}
+
+Slot MoeHalf::normed_gradient(const ExpertRows& routed) {
+    ScriptBuilder& script = writer_.script;
+    script.edge(GraphEdge::router);
+    const Slot logits = router_.scores_backward(*routed.weights);
+    add_to(routed.rows, router_.input_gradient(logits));
+    if (norm_saves_.again()) {
+        script.part(Part::mlp_norm);
+        script.commit(Module::mlp_norm);
+        norm_saves_.remake();
+    }
+    const CallOperand normed = norm_saves_.output();
+    router_.weight_gradient(logits, normed);
+    script.drop(logits);
+    if (shared_) add_to(routed.rows, shared_->backward(reads(kGradOutput), normed));
+    norm_saves_.forget_output();
+    return routed.rows;
+}
+
+void MoeHalf::backward(Slot grad_input) {
+    ScriptBuilder& script = writer_.script;
+    const Slot gradient = normed_gradient(dispatch_backward(experts_.backward(combine_backward())));
+    script.part(Part::mlp_norm);
+    if (!norm_saves_.again()) script.commit(Module::mlp_norm);
+    norm_saves_.backward({gradient, kGradOutput, grad_input});
+    script.drop(gradient);
+    script.drop(kGradOutput);
+    script.start(Module::mlp_norm);
+}
+
+}  // namespace stowage::layers
