@@ -64,8 +64,44 @@ Operands linear_forward(const CallSizes& s, const Lengths& n) {
     Operands list{in(n.input), in(n.weight)};
     if (s.has_bias) list.push_back(in(n.columns));
     if (s.has_addend) list.push_back(in(n.matrix));
-    list.insert(list.end(), {out(n.matrix), out(s.workspace_bytes)});
+    list.insert(list.end(), {out((s.fp32_result ? 2 : 1) * n.matrix), out(s.workspace_bytes)});
     return list;
+}
+
+/// Operands of the calls of layers with experts; nothing for others.
+Operands expert_operands(const Call& call, const CallSizes& s, const Lengths& n) {
+    const std::int64_t choices = 4 * s.rows * s.topk;
+    const std::int64_t chosen = n.matrix * s.topk;
+    const std::int64_t grouped = s.experts * n.weight;
+    switch (call) {
+        case Call::router_forward: return {in(4 * s.rows * s.experts), in(choices), out(choices), out(choices)};
+        case Call::router_backward:
+            return {in(4 * s.rows * s.experts), in(choices), in(choices), out(2 * s.rows * s.experts)};
+        case Call::route_rows: return {in(choices), out(choices), out(choices), out(4 * s.experts)};
+        case Call::counts_to_host: return {in(4 * s.experts)};
+        case Call::permute_forward: return {in(n.matrix), in(choices), in(choices), out(chosen), out(choices)};
+        case Call::permute_backward: return {in(chosen), in(choices), in(choices), out(n.matrix), out(choices)};
+        case Call::unpermute_forward:
+            if (s.has_addend) return {in(chosen), in(choices), in(n.matrix), out(n.matrix)};
+            return {in(chosen), in(choices), out(n.matrix)};
+        case Call::unpermute_backward: return {in(n.matrix), in(choices), out(chosen)};
+        case Call::weighted_activation_forward: return {in(2 * n.matrix), in(n.rows), out(n.matrix)};
+        case Call::weighted_activation_backward:
+            return {in(2 * n.matrix), in(n.rows), in(n.matrix), out(2 * n.matrix), out(n.matrix), out(n.rows)};
+        case Call::grouped_linear_forward: return {in(n.input), in(grouped), out(n.matrix), out(s.workspace_bytes)};
+        case Call::grouped_linear_input_gradient:
+            return {in(n.matrix), in(grouped), out(n.input), out(s.workspace_bytes)};
+        case Call::grouped_linear_weight_gradient:
+            return {in(n.matrix), in(n.input), both(n.gradient * grouped), out(s.workspace_bytes)};
+        default: return {};
+    }
+}
+
+/// Rows may have weights.
+Operands exchange_rows(const CallSizes& s, const Lengths& n, bool weighted) {
+    const std::int64_t moved = 2 * s.depth * s.columns;
+    if (weighted) return {in(n.matrix), in(n.rows), out(moved), out(4 * s.depth)};
+    return {in(n.matrix), out(moved)};
 }
 
 /// Whose kernels an operation without work may be: none of the layers'.
@@ -170,6 +206,8 @@ private:
         const Work& work = program_.works[operation.slot];
         Operands expected = expected_operands(work.call, work.sizes);
         if (work.call == Call::copy) expected = {in(operation.bytes.count), out(operation.bytes.count)};
+        if (work.call == Call::exchange_rows && work.buffers.size() == 4)
+            expected = exchange_rows(work.sizes, Lengths(work.sizes), true);
         if (work.call == Call::copy && operation.kind == OperationKind::compute &&
             work.sizes.rows != operation.bytes.count)
             problem(instance, operation, "copies " + std::to_string(work.sizes.rows) + " bytes");
@@ -295,9 +333,11 @@ std::vector<ExpectedOperand> expected_operands(const Call& call, const CallSizes
         case Call::cross_entropy_backward: return {both(n.matrix), in(n.rows), in(n.rows)};
         case Call::mean_square_forward: return {in(n.matrix), out(4), out(n.partial)};
         case Call::mean_square_backward: return {in(n.matrix), out(n.matrix)};
+        case Call::exchange_rows: return exchange_rows(s, n, false);
+        case Call::add: return {both(n.matrix), in(n.matrix)};
         case Call::clear: return {out(s.rows)};
+        default: return expert_operands(call, s, n);
     }
-    return {};
 }
 
 WorkFacts check_work(const StepProgram& program, const std::vector<program::RunStage>& run) {

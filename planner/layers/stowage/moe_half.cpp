@@ -2,12 +2,27 @@
 
 namespace stowage::layers {
 
-using types::RecomputeModule;
+namespace {
+
+/// A graph that ends between router and dispatch hands the norm's output on, so that it stays and is not made again.
+bool norm_leaves_a_graph(const types::CudaGraph& graph) {
+    using types::CudaGraphImpl;
+    const bool by_layer =
+        graph.cuda_graph_impl == CudaGraphImpl::transformer_engine || graph.cuda_graph_impl == CudaGraphImpl::local;
+    return by_layer && graph.lists(types::CudaGraphModule::moe_router) &&
+           !graph.lists(types::CudaGraphModule::moe_preprocess);
+}
+
+bool recomputes_norm(const StowageWriter& writer) {
+    return writer.recomputes(types::RecomputeModule::layernorm) && !norm_leaves_a_graph(writer.scenario.cuda_graph);
+}
+
+}  // namespace
 
 MoeHalf::MoeHalf(StowageWriter& writer)
     : writer_(writer),
       norm_(writer.norm("mlp_norm")),
-      norm_saves_(writer, norm_, writer.recomputes(RecomputeModule::layernorm)),
+      norm_saves_(writer, norm_, recomputes_norm(writer)),
       router_(writer),
       experts_(writer),
       places_(writer.script.tensor("dispatch.places", {writer.dim.local_tokens, writer.dim.topk}, DataType::int32)),
@@ -42,7 +57,7 @@ void MoeHalf::find_places() {
     script.drop(counts);
 }
 
-/// Returns the rows of this rank's experts; drops `weights`.
+/// Returns the rows of this rank's experts; drops the norm's output and `weights`.
 ExpertRows MoeHalf::dispatch(Slot weights) {
     ScriptBuilder& script = writer_.script;
     const Dimensions& dim = writer_.dim;
@@ -54,6 +69,7 @@ ExpertRows MoeHalf::dispatch(Slot weights) {
         {Call::permute_forward,
          route_sizes(),
          {reads(norm_.output), reads(weights), reads(sources_), writes(permuted.rows), writes(*permuted.weights)}});
+    script.drop(norm_.output);
     script.drop(weights);
     saved_sources_ = script.save(sources_);
     saved_places_ = script.save(places_);
@@ -92,7 +108,6 @@ void MoeHalf::forward(Slot input) {
     const Slot weights = router_.forward(reads(norm_.output));
     script.edge(GraphEdge::router);
     const ExpertRows rows = dispatch(weights);
-    script.drop(norm_.output);
     combine(experts_.forward(rows), shared.value_or(input));
     if (shared) script.drop(*shared);
 }
@@ -149,7 +164,8 @@ Slot MoeHalf::normed_gradient(const ExpertRows& routed) {
     ScriptBuilder& script = writer_.script;
     script.edge(GraphEdge::router);
     const Slot logits = router_.scores_backward(*routed.weights);
-    add_to(routed.rows, router_.input_gradient(logits));
+    const Slot sum = router_.input_gradient(logits);  // made on this side of the edge: a graph may add to it
+    add_to(sum, routed.rows);
     if (norm_saves_.again()) {
         script.part(Part::mlp_norm);
         script.commit(Module::mlp_norm);
@@ -158,9 +174,9 @@ Slot MoeHalf::normed_gradient(const ExpertRows& routed) {
     const CallOperand normed = norm_saves_.output();
     router_.weight_gradient(logits, normed);
     script.drop(logits);
-    if (shared_) add_to(routed.rows, shared_->backward(reads(kGradOutput), normed));
+    if (shared_) add_to(sum, shared_->backward(reads(kGradOutput), normed));
     norm_saves_.forget_output();
-    return routed.rows;
+    return sum;
 }
 
 void MoeHalf::backward(Slot grad_input) {

@@ -85,6 +85,16 @@ void check_expert_sizes(const Scenario& scenario, Missing& missing) {
 
 void check_expert_layout(const Scenario& scenario, Missing& missing) {
     const types::ParallelLayout& layout = scenario.parallel;
+    constexpr const char* kExpert = "parallel.expert_model_parallel_size";
+    constexpr const char* kDivide = "choose a size that divides";
+    const auto divides = [](std::int64_t size, std::int64_t whole) { return whole % size == 0; };
+    missing.when(!divides(layout.expert_model_parallel_size, scenario.model.num_experts), kExpert,
+                 "experts that expert parallelism does not divide", kDivide);
+    missing.when(
+        !divides(layout.expert_model_parallel_size, layout.tensor_model_parallel_size * layout.data_parallel_size),
+        kExpert, "an expert layout that the ranks of a pipeline stage do not divide", kDivide);
+    missing.when(layout.tensor_model_parallel_size > 1 && !layout.sequence_parallel, "parallel.sequence_parallel",
+                 "experts under tensor parallelism without sequence parallelism", "set sequence_parallel to true");
     missing.when(layout.moe_token_dispatcher_type != types::TokenDispatcher::alltoall,
                  "parallel.moe_token_dispatcher_type",
                  setting("moe_token_dispatcher_type", layout.moe_token_dispatcher_type), "use alltoall");
@@ -96,7 +106,11 @@ void check_expert_layout(const Scenario& scenario, Missing& missing) {
 }
 
 void check_experts(const Scenario& scenario, Missing& missing) {
-    if (!scenario.model.has_experts()) return;
+    if (!scenario.model.has_experts()) {
+        missing.when(scenario.parallel.expert_model_parallel_size > 1, "parallel.expert_model_parallel_size",
+                     "expert parallelism of a model without experts", "set it to 1");
+        return;
+    }
     check_experts_of_model(scenario.model, missing);
     check_expert_sizes(scenario, missing);
     check_expert_layout(scenario, missing);

@@ -62,4 +62,24 @@ types::Scenario grouped_gpt() {
     return scenario;
 }
 
+types::Scenario moe_gpt() {
+    types::Scenario scenario = grouped_gpt();
+    types::Model& model = scenario.model;
+    model.num_experts = 24;
+    model.moe_router_topk = 3;
+    model.moe_ffn_hidden_size = 200;
+    model.moe_shared_expert_intermediate_size = 136;
+    model.moe_layer_freq = {false, true, true, true};
+    return scenario;
+}
+
+types::Scenario moe_slice() {
+    types::Scenario scenario = moe_gpt();
+    scenario.model.moe_shared_expert_intermediate_size = 0;
+    scenario.parallel.expert_model_parallel_size = 4;
+    scenario.parallel.data_parallel_size = 4;
+    scenario.batch.global_batch_size = 32;
+    return scenario;
+}
+
 }  // namespace stowage::layers::testing
