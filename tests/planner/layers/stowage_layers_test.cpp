@@ -223,7 +223,6 @@ TEST(StowageLayers, NameWhatTheyLack) {
     const std::vector<std::pair<std::string, std::function<void(Scenario&)>>> cases{
         {"tensor_model_parallel_size: 2", [](Scenario& s) { s.parallel.tensor_model_parallel_size = 2; }},
         {"context_parallel_size: 2", [](Scenario& s) { s.parallel.context_parallel_size = 2; }},
-        {"experts", [](Scenario& s) { s.model.num_experts = 8; }},
         {"multi-latent attention", [](Scenario& s) { s.model.multi_latent_attention = true; }},
         {"multi-token prediction", [](Scenario& s) { s.model.mtp_num_layers = 1; }},
         {"sliding windows", [](Scenario& s) { s.model.window_size = 64; }},
