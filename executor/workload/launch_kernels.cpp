@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "executor/workload/launch_moe.hpp"
 #include "scenarios/types/check.hpp"
 #include "scenarios/types/error.hpp"
 
@@ -209,6 +210,7 @@ bool has_vector_rows(Call call) {
 }  // namespace
 
 void require_supported(Call call, const CallSizes& sizes) {
+    require_moe_supported(call, sizes);
     if (has_vector_rows(call) && sizes.columns % kernels::kVector != 0) {
         refuse(call, "the row length", sizes.columns, "multiples of 8");
     }
@@ -228,6 +230,7 @@ void require_supported(Call call, const CallSizes& sizes) {
 void launch_kernel(const CallShape& shape, std::span<void* const> buffers, const kernels::LoadKey& key,
                    cudaStream_t stream) {
     STOWAGE_CHECK(shape.sizes.rows > 0, "a call on nothing");
+    if (is_moe(shape.call)) return launch_moe(shape, buffers, stream);
     const Launch launch{shape.sizes, buffers, key, stream};
     switch (shape.call) {
         case Call::load_tokens: return load_tokens(launch);

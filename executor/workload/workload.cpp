@@ -8,6 +8,7 @@
 #include "executor/cuda/check.hpp"
 #include "executor/workload/device_memory.hpp"
 #include "executor/workload/gemm.hpp"
+#include "executor/workload/host_counts.hpp"
 #include "executor/workload/kernels/kernels.hpp"
 #include "executor/workload/kernels/loading.hpp"
 #include "executor/workload/launch_kernels.hpp"
@@ -20,6 +21,7 @@ struct Workload::State {
     DeviceMemory step;
     Gemms gemms;
     Attention attention;
+    HostCounts counts;
 
     [[nodiscard]] std::uint64_t* step_number() const { return static_cast<std::uint64_t*>(step.get()); }
 };
@@ -57,7 +59,7 @@ void check_launch(layers::Call call, const LaunchPlace& place) {
 
 Workload::Workload(const WorkloadOptions& options) {
     DeviceMemory step = make_step(options.device);
-    state_ = std::make_unique<State>(State{options, std::move(step), Gemms(), Attention()});
+    state_ = std::make_unique<State>(State{options, std::move(step), Gemms(), Attention(), HostCounts()});
     if (options.gemm_table.empty() || !std::filesystem::exists(options.gemm_table)) return;
     state_->gemms.use_table(read_gemm_table(options.gemm_table), options.gemm_table.string());
 }
@@ -70,6 +72,7 @@ std::vector<PreparedAttention> Workload::prepare(std::span<const CallShape> call
     std::vector<PreparedAttention> prepared;
     for (const CallShape& shape : calls) {
         require_supported(shape.call, shape.sizes);
+        if (shape.call == layers::Call::counts_to_host) state_->counts.prepare(shape.sizes.experts);
         const auto is_same = [&](const PreparedAttention& other) {
             return other.shape.call == shape.call && other.shape.sizes == shape.sizes;
         };
@@ -96,11 +99,14 @@ void Workload::launch(layers::Call call, const layers::CallSizes& sizes, std::sp
     STOWAGE_CHECK(place.microbatch >= 0, "microbatches count from 0");
     if (is_gemm(call)) return state_->gemms.launch(call, sizes, buffers, stream);
     if (is_attention(call)) return state_->attention.launch(call, sizes, buffers, stream);
+    if (call == layers::Call::counts_to_host) return state_->counts.copy(sizes, buffers, place, stream);
     const kernels::LoadKey key{state_->options.seed, state_->step_number(),
                                static_cast<std::uint64_t>(place.microbatch)};
     launch_kernel({call, sizes}, buffers, key, stream);
     check_launch(call, place);
 }
+
+void Workload::check_counts() { state_->counts.require_planned(); }
 
 void Workload::fill_rotary_table(void* table, std::int64_t sequence, std::int64_t head_size, double base,
                                  cudaStream_t stream) {

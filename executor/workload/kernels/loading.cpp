@@ -11,6 +11,11 @@ void load_kernels() {
     load_activation_kernels();
     load_loss_kernels();
     load_debug_kernels();
+    load_router_kernels();
+    load_routing_kernels();
+    load_permute_kernels();
+    load_exchange_kernels();
+    load_weighted_activation_kernels();
 }
 
 }  // namespace stowage::executor::kernels

@@ -16,5 +16,10 @@ void load_rotary_kernels();
 void load_activation_kernels();
 void load_loss_kernels();
 void load_debug_kernels();
+void load_router_kernels();
+void load_routing_kernels();
+void load_permute_kernels();
+void load_exchange_kernels();
+void load_weighted_activation_kernels();
 
 }  // namespace stowage::executor::kernels
