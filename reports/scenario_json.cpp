@@ -66,6 +66,11 @@ void add_experts(Json& json, const types::Model& model) {
     if (!model.moe_grouped_gemm) json["moe_grouped_gemm"] = false;
     if (model.moe_permute_fusion) json["moe_permute_fusion"] = true;
     json["moe_router_score_function"] = word(model.moe_router_score_function);
+    if (model.moe_router_pre_softmax) json["moe_router_pre_softmax"] = true;
+    if (model.moe_router_num_groups > 0) json["moe_router_num_groups"] = model.moe_router_num_groups;
+    if (model.moe_router_group_topk > 0) json["moe_router_group_topk"] = model.moe_router_group_topk;
+    if (model.moe_router_topk_scaling_factor != 1)
+        json["moe_router_topk_scaling_factor"] = model.moe_router_topk_scaling_factor;
     json["moe_router_enable_expert_bias"] = model.moe_router_enable_expert_bias;
     json["moe_expert_capacity_factor"] = value_or(model.moe_expert_capacity_factor, nullptr);
     json["moe_pad_expert_input_to_capacity"] = model.moe_pad_expert_input_to_capacity;

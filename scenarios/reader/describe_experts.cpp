@@ -7,6 +7,7 @@ constexpr IntegerRange kWidth{1, 10'000'000};
 constexpr IntegerRange kWidthOrNone{0, 10'000'000};
 constexpr IntegerRange kExperts{0, 100'000};
 constexpr NumberRange kCapacity{1e-3, 1e5};
+constexpr NumberRange kScaling{1e-6, 1e6};
 
 }  // namespace
 
@@ -28,6 +29,14 @@ void describe_experts(Fields& fields, ModelDraft& draft) {
     fields.flag({"moe_permute_fusion", "token copies ordered and summed by fused kernels"}, model.moe_permute_fusion);
     fields.choice({"moe_router_score_function", "what makes scores of the router's logits"},
                   model.moe_router_score_function);
+    fields.flag({"moe_router_pre_softmax", "the softmax is over all experts, not only over those chosen"},
+                model.moe_router_pre_softmax);
+    fields.count_or_none({"moe_router_num_groups", "groups of experts that are chosen first; 0 or null: none"},
+                         model.moe_router_num_groups, kExperts);
+    fields.count_or_none({"moe_router_group_topk", "groups that a token's experts come from"},
+                         model.moe_router_group_topk, kExperts);
+    fields.number({"moe_router_topk_scaling_factor", "of the weights of the chosen experts"},
+                  model.moe_router_topk_scaling_factor, kScaling);
     fields.flag({"moe_router_enable_expert_bias", "a bias for each expert instead of a balancing loss"},
                 model.moe_router_enable_expert_bias);
     fields.optional_number({"moe_expert_capacity_factor", "tokens an expert takes over the mean; null: all"},

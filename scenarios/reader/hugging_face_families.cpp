@@ -124,6 +124,7 @@ void import_named_experts(Arguments& config, std::string_view count, types::Mode
 void import_qwen3_moe(Arguments& config, ModelDraft& draft) {
     import_qwen3(config, draft);
     import_named_experts(config, "num_experts", draft.model);
+    draft.model.moe_router_pre_softmax = !is_set_or(config, "norm_topk_prob", true, "model.moe_router_pre_softmax");
     import_sparse_layers(config, draft);
 }
 
@@ -168,6 +169,21 @@ void import_first_dense(Arguments& config, ModelDraft& draft) {
         draft.moe_layer_freq.layers.push_back(layer >= dense && layer % every == 0);
 }
 
+/// One group is none. Weights are scaled once they add up to one.
+void import_router(Arguments& config, types::Model& model) {
+    constexpr std::string_view kGroups = "model.moe_router_num_groups";
+    std::int64_t groups = 1;
+    std::int64_t chosen = 1;
+    config.count("n_group", kGroups, groups, kCount);
+    config.count("topk_group", "model.moe_router_group_topk", chosen, kCount);
+    if (groups > 1) {
+        model.moe_router_num_groups = groups;
+        model.moe_router_group_topk = chosen;
+    }
+    config.number("routed_scaling_factor", "model.moe_router_topk_scaling_factor", model.moe_router_topk_scaling_factor,
+                  NumberRange{1e-6, 1e6});
+}
+
 /// Routed and shared experts as DeepSeek's models name them.
 void import_deepseek_experts(Arguments& config, ModelDraft& draft) {
     types::Model& model = draft.model;
@@ -179,6 +195,7 @@ void import_deepseek_experts(Arguments& config, ModelDraft& draft) {
         model.moe_router_score_function = types::RouterScore::sigmoid;
     model.moe_router_enable_expert_bias =
         config.text("topk_method", "model.moe_router_enable_expert_bias").value_or("noaux_tc") == "noaux_tc";
+    import_router(config, model);
     import_first_dense(config, draft);
     config.count("num_nextn_predict_layers", "model.mtp_num_layers", model.mtp_num_layers, kCountOrNone);
 }
@@ -310,6 +327,7 @@ void import_nemotron_experts(Arguments& config, types::Model& model) {
     config.count("moe_latent_size", "model.moe_latent_size", model.moe_latent_size, kWidthOrNone);
     model.moe_router_score_function = types::RouterScore::sigmoid;
     model.moe_router_enable_expert_bias = true;
+    import_router(config, model);
 }
 
 /// Attention without positions among Mamba layers.

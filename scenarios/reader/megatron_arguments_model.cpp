@@ -174,6 +174,13 @@ void import_expert_widths(Arguments& arguments, types::Model& model) {
     model.moe_shared_expert_gate = arguments.flag("moe_shared_expert_gate", "model.moe_shared_expert_gate");
     arguments.count("moe_latent_size", "model.moe_latent_size", model.moe_latent_size, kWidthOrNone);
     arguments.choice("moe_router_score_function", "model.moe_router_score_function", model.moe_router_score_function);
+    model.moe_router_pre_softmax = arguments.flag("moe_router_pre_softmax", "model.moe_router_pre_softmax");
+    arguments.count("moe_router_num_groups", "model.moe_router_num_groups", model.moe_router_num_groups,
+                    IntegerRange{1, 100'000});
+    arguments.count("moe_router_group_topk", "model.moe_router_group_topk", model.moe_router_group_topk,
+                    IntegerRange{1, 100'000});
+    arguments.number("moe_router_topk_scaling_factor", "model.moe_router_topk_scaling_factor",
+                     model.moe_router_topk_scaling_factor, NumberRange{1e-6, 1e6});
     model.moe_router_enable_expert_bias =
         arguments.flag("moe_router_enable_expert_bias", "model.moe_router_enable_expert_bias");
     arguments.number("moe_expert_capacity_factor", "model.moe_expert_capacity_factor", model.moe_expert_capacity_factor,

@@ -65,12 +65,33 @@ public:
         needs("moe_router_enable_expert_bias",
               model_.moe_router_enable_expert_bias && model_.moe_router_score_function != types::RouterScore::sigmoid,
               "moe_router_score_function: sigmoid");
+        check_router_groups();
         if (given("num_experts")) return;
         for (const char* name :
              {"moe_router_topk", "moe_ffn_hidden_size", "moe_shared_expert_intermediate_size", "moe_shared_expert_gate",
-              "moe_latent_size", "moe_router_score_function", "moe_router_enable_expert_bias",
+              "moe_latent_size", "moe_router_score_function", "moe_router_pre_softmax", "moe_router_num_groups",
+              "moe_router_group_topk", "moe_router_topk_scaling_factor", "moe_router_enable_expert_bias",
               "moe_expert_capacity_factor", "moe_pad_expert_input_to_capacity", "moe_layer_freq"})
             if (given(name)) needs(name, read("num_experts"), "num_experts");
+    }
+
+    void check_router_groups() {
+        const std::int64_t groups = model_.moe_router_num_groups;
+        const std::int64_t chosen = model_.moe_router_group_topk;
+        if (!read("moe_router_num_groups") || !read("moe_router_group_topk") || !read("num_experts")) return;
+        needs("moe_router_group_topk", chosen > 0 && groups == 0, "moe_router_num_groups");
+        needs("moe_router_num_groups", groups > 0 && chosen == 0, "moe_router_group_topk");
+        if (groups == 0 || chosen == 0) return;
+        if (model_.has_experts())
+            require_multiple(gathered_, path("moe_router_num_groups"), "num_experts", model_.num_experts,
+                             "moe_router_num_groups", groups);
+        if (chosen > groups)
+            report(gathered_, path("moe_router_group_topk"),
+                   "found " + number(chosen) + ", expected at most moe_router_num_groups " + number(groups));
+        else if (read("moe_router_topk") && model_.moe_router_topk > chosen * (model_.num_experts / groups))
+            report(gathered_, path("moe_router_topk"),
+                   "found " + number(model_.moe_router_topk) + ", expected at most the experts of " + number(chosen) +
+                       " groups, " + number(chosen * (model_.num_experts / groups)));
     }
 
     void check_hybrid() {

@@ -134,6 +134,11 @@ void write_experts(Group& group, const types::Model& model) {
     group.unless("moe_grouped_gemm", model.moe_grouped_gemm, usual.moe_grouped_gemm);
     group.unless("moe_permute_fusion", model.moe_permute_fusion, usual.moe_permute_fusion);
     group.unless("moe_router_score_function", model.moe_router_score_function, usual.moe_router_score_function);
+    group.unless("moe_router_pre_softmax", model.moe_router_pre_softmax, usual.moe_router_pre_softmax);
+    group.unless("moe_router_num_groups", model.moe_router_num_groups, usual.moe_router_num_groups);
+    group.unless("moe_router_group_topk", model.moe_router_group_topk, usual.moe_router_group_topk);
+    group.unless("moe_router_topk_scaling_factor", model.moe_router_topk_scaling_factor,
+                 usual.moe_router_topk_scaling_factor);
     group.unless("moe_router_enable_expert_bias", model.moe_router_enable_expert_bias,
                  usual.moe_router_enable_expert_bias);
     group.unless("moe_expert_capacity_factor", model.moe_expert_capacity_factor, usual.moe_expert_capacity_factor);

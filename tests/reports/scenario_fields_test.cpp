@@ -59,6 +59,10 @@ types::Model model_with_everything() {
     model.transformer_impl = types::TransformerImpl::local;
     model.masked_softmax_fusion = false;
     model.moe_router_score_function = types::RouterScore::sigmoid;
+    model.moe_router_pre_softmax = true;
+    model.moe_router_num_groups = 4;
+    model.moe_router_group_topk = 2;
+    model.moe_router_topk_scaling_factor = 2.5;
     model.moe_router_enable_expert_bias = true;
     model.moe_expert_capacity_factor = 1.25;
     model.moe_pad_expert_input_to_capacity = true;

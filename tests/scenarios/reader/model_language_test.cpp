@@ -90,6 +90,21 @@ TEST_F(ModelLanguage, ReadsQuickGeglu) {
     EXPECT_EQ(read("swiglu: false\nquick_geglu: true\n").activation, types::Activation::quick_geglu);
 }
 
+TEST_F(ModelLanguage, ReadsHowExpertsAreChosenAndWeighed) {
+    const types::Model model = read(
+        "num_experts: 8\nmoe_router_pre_softmax: true\nmoe_router_num_groups: 4\nmoe_router_group_topk: 2\n"
+        "moe_router_topk_scaling_factor: 2.5\n");
+    EXPECT_TRUE(model.moe_router_pre_softmax);
+    EXPECT_EQ(model.moe_router_num_groups, 4);
+    EXPECT_EQ(model.moe_router_group_topk, 2);
+    EXPECT_EQ(model.moe_router_topk_scaling_factor, 2.5);
+    const types::Model usual = read("num_experts: 8\nmoe_router_num_groups: null\n");
+    EXPECT_FALSE(usual.moe_router_pre_softmax);
+    EXPECT_EQ(usual.moe_router_num_groups, 0);
+    EXPECT_EQ(usual.moe_router_group_topk, 0);
+    EXPECT_EQ(usual.moe_router_topk_scaling_factor, 1);
+}
+
 TEST_F(ModelLanguage, ReadsExperts) {
     const types::Model model = read(
         "num_experts: 8\nmoe_shared_expert_intermediate_size: 512\nmoe_shared_expert_gate: true\n"
