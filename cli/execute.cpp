@@ -24,6 +24,7 @@ namespace {
 
 constexpr std::int64_t kMostSteps = 1'000'000;
 constexpr std::int64_t kMostRanks = 1'000'000;
+constexpr double kMostSkew = 1000;
 
 struct ExecuteOptions {
     CommonOptions common;
@@ -35,6 +36,7 @@ struct ExecuteOptions {
     std::int64_t warmup = 5;
     std::optional<std::string> warmup_seconds;
     std::uint64_t seed = 1;
+    std::optional<double> routing_skew;
     std::optional<std::string> gemm_table;
     bool verify = false;
     bool no_profile = false;
@@ -116,6 +118,7 @@ executor::ExecutionRequest request_of(const ExecuteOptions& options, const searc
     request.warmup_steps = options.warmup;
     if (options.warmup_seconds) request.warmup_seconds = parse_seconds("--warmup-seconds", *options.warmup_seconds);
     request.seed = options.seed;
+    request.routing_skew = options.routing_skew;
     request.digest_every_step = options.verify;
     request.profile = !options.no_profile;
     request.gemm_table = options.gemm_table;
@@ -201,6 +204,10 @@ void add_run_options(CLI::App& verb, ExecuteOptions& options) {
     verb.add_option("--seed", options.seed, "of parameters and tokens (1)")
         ->check(CLI::Validator(why_no_seed, ""))
         ->type_name("N");
+    verb.add_option("--routing-skew", options.routing_skew,
+                    "send this rank's experts so many times the mean, whatever is planned for")
+        ->check(CLI::Range(1.0, kMostSkew))
+        ->type_name("X");
     verb.add_option("--gemm-table", options.gemm_table,
                     "algorithms of matrix products: read if the file is there, else measured and written")
         ->type_name("FILE");

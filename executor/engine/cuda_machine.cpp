@@ -135,6 +135,7 @@ void CudaMachine::wait_stream(program::Stream stream, program::Stream other) {
 
 void CudaMachine::synchronise(program::Stream stream) {
     stream_of(stream).synchronize("waiting for a stream of the step");
+    if (stream == program::Stream::main) workload_.check_counts();
 }
 
 void CudaMachine::synchronise_all() { check(cudaDeviceSynchronize(), "waiting for the step"); }

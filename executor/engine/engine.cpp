@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "executor/cuda/check.hpp"
+#include "executor/engine/assignment.hpp"
 #include "executor/engine/dump.hpp"
 #include "executor/engine/fenced_memory.hpp"
 #include "executor/engine/initialise.hpp"
@@ -53,6 +54,16 @@ std::string graphs_text(const types::CudaGraph& graph) {
     for (const types::CudaGraphModule module : graph.cuda_graph_modules)
         text += " " + std::string(types::name_of(module));
     return text;
+}
+
+/// What the tokens' routing sends, which may be more than what is planned for.
+layers::Dimensions routed_dimensions(const ExecutionRequest& request) {
+    types::Scenario routed = request.scenario;
+    if (request.routing_skew) {
+        routed.batch.routing = types::Routing::skewed;
+        routed.batch.routing_skew = *request.routing_skew;
+    }
+    return layers::dimensions_of(routed);
 }
 
 std::int64_t gradient_bytes(const types::Scenario& scenario) { return scenario.optimizer.grad_reduce_in_bf16 ? 2 : 4; }
@@ -178,6 +189,7 @@ void Execution::set_up() {
     if (const Address table = interpreter_->state(StowageState::rotary_table))
         workload_.fill_rotary_table(pointer(table), request_.scenario.batch.seq_length,
                                     request_.scenario.model.kv_channels, kRotaryBase, stream);
+    assign_experts();
     digests_ = std::make_unique<GradientDigests>(
         parameters_, interpreter_->state(StowageState::gradients), gradient_bytes(request_.scenario),
         interpreter_->state(StowageState::losses), request_.scenario.microbatches());
@@ -187,6 +199,17 @@ void Execution::set_up() {
         if (request_.debug.dump && digests_->steps() == 0) dump();
     });
     machine_.synchronise_all();
+}
+
+void Execution::assign_experts() {
+    const Address assignment = interpreter_->state(StowageState::assignment);
+    if (assignment == 0) return;
+    const std::vector<std::int32_t> experts = forced_assignment(routed_dimensions(request_), request_.seed);
+    const std::size_t bytes = experts.size() * sizeof(std::int32_t);
+    STOWAGE_CHECK(interpreter_->state_bytes(StowageState::assignment) == Bytes{static_cast<std::int64_t>(bytes)},
+                  "every token has its experts");
+    check(cudaMemcpy(pointer(assignment), experts.data(), bytes, cudaMemcpyHostToDevice),
+          "assigning tokens to experts");
 }
 
 void Execution::dump() {

@@ -43,6 +43,7 @@ private:
     void prepare_calls();
     void take_memory();
     void set_up();
+    void assign_experts();
     void run_stage(program::RunStage stage);
     void step();
     void warm_up();

@@ -40,6 +40,7 @@ struct ExecutionRequest {
     std::int64_t warmup_steps = 5;
     double warmup_seconds = 0;  ///< at least so long, for clocks and power to settle
     std::uint64_t seed = 1;
+    std::optional<double> routing_skew;     ///< of the tokens' routing, where it is not the one that is planned for
     bool digest_every_step = false;         ///< gradients of every step count, not only those of the last
     bool profile = true;                    ///< one more step under CUPTI
     std::optional<std::string> gemm_table;  ///< file: read if it is there, written if not
