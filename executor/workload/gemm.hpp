@@ -1,6 +1,6 @@
 #pragma once
 
-// The matrix products of linear layers, through cuBLASLt, each by the algorithm of a table.
+// The matrix products of linear layers and of experts, through cuBLASLt, each by the algorithm of a table.
 //
 // Tested by: tests/executor/workload/gemm_gpu_test.cpp.
 

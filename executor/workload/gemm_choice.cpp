@@ -30,6 +30,7 @@ constexpr std::uint32_t kAlignment = 16;
 struct Candidate {
     cublasLtMatmulAlgo_t algorithm{};
     std::int64_t workspace_bytes = 0;
+    bool one_by_one = false;  ///< a launch for each expert
     double median_us = 0;
 };
 
@@ -38,18 +39,20 @@ class Bench {
 public:
     Bench(cublasLtContext* handle, const GemmKey& key, std::int64_t workspace_bytes)
         : handle_(handle),
+          key_(key),
           problem_(key),
-          a_(allocate(2 * key.m * key.k)),
-          b_(allocate(2 * key.k * key.n)),
-          d_bytes_(types::size_of(key.output) * key.m * key.n),
+          problem_of_one_(of_one_expert(key)),
+          a_(allocate(2 * key.m * key.k * key.experts)),
+          b_(allocate(2 * key.k * key.n * key.experts)),
+          d_bytes_(types::size_of(key.output) * key.m * key.n * key.experts),
           c_(allocate(key.add ? d_bytes_ : 0)),
           d_(allocate(d_bytes_)),
           bias_(allocate(2 * key.m)),
           workspace_(allocate(workspace_bytes)),
           digest_(allocate(sizeof(std::uint64_t))),
           step_(allocate(sizeof(std::uint64_t))) {
-        fill(a_, key.m * key.k, 1);
-        fill(b_, key.k * key.n, 2);
+        fill(a_, key.m * key.k * key.experts, 1);
+        fill(b_, key.k * key.n * key.experts, 2);
         fill(bias_, key.m, 3);
         check(cudaMemsetAsync(c_.get(), 0, static_cast<std::size_t>(key.add ? d_bytes_ : 0), stream_.get()),
               "clearing a matrix");
@@ -57,11 +60,19 @@ public:
     }
 
     [[nodiscard]] const GemmProblem& problem() const { return problem_; }
+    [[nodiscard]] const GemmProblem& problem_of_one() const { return problem_of_one_; }
 
     bool launch(const Candidate& candidate) {
-        const GemmPointers pointers{a_.get(), b_.get(), c_.get(), d_.get(), bias_.get(), workspace_.get()};
-        return problem_.launch(handle_, candidate.algorithm, pointers, candidate.workspace_bytes, stream_.get()) ==
-               CUBLAS_STATUS_SUCCESS;
+        const GemmPointers first{a_.get(), b_.get(), c_.get(), d_.get(), bias_.get(), workspace_.get()};
+        const GemmProblem& problem = candidate.one_by_one ? problem_of_one_ : problem_;
+        const std::int64_t launches = candidate.one_by_one ? key_.experts : 1;
+        bool done = true;
+        for (std::int64_t expert = 0; expert < launches && done; ++expert) {
+            const GemmPointers pointers = of_expert(key_, first, expert);
+            done = problem.launch(handle_, candidate.algorithm, pointers, candidate.workspace_bytes, stream_.get()) ==
+                   CUBLAS_STATUS_SUCCESS;
+        }
+        return done;
     }
     /// Launches each once and then reads the times, so that the device stays under load. In microseconds.
     std::vector<double> times_of(const std::vector<Candidate>& candidates) {
@@ -107,8 +118,10 @@ private:
     }
 
     cublasLtContext* handle_;
+    GemmKey key_;
     Stream stream_;
     GemmProblem problem_;
+    GemmProblem problem_of_one_;
     DeviceMemory a_;
     DeviceMemory b_;
     std::int64_t d_bytes_;
@@ -172,7 +185,19 @@ std::vector<Candidate> proposals(cublasLtContext* handle, const GemmProblem& pro
         const cublasLtMatmulHeuristicResult_t& result = results.at(static_cast<std::size_t>(i));
         const auto needed = static_cast<std::int64_t>(result.workspaceSize);
         if (result.state != CUBLAS_STATUS_SUCCESS || needed > workspace_bytes) continue;
-        if (reduces_in_fixed_order(result.algo)) candidates.push_back({result.algo, needed, 0});
+        if (reduces_in_fixed_order(result.algo)) candidates.push_back({result.algo, needed, false, 0});
+    }
+    return candidates;
+}
+
+/// Products of several experts: as a batch, and one after the other.
+std::vector<Candidate> proposals(cublasLtContext* handle, const Bench& bench, const GemmKey& key,
+                                 std::int64_t workspace_bytes) {
+    std::vector<Candidate> candidates = proposals(handle, bench.problem(), workspace_bytes);
+    if (key.experts == 1) return candidates;
+    for (Candidate candidate : proposals(handle, bench.problem_of_one(), workspace_bytes)) {
+        candidate.one_by_one = true;
+        candidates.push_back(candidate);
     }
     return candidates;
 }
@@ -227,6 +252,7 @@ GemmAlgorithm describe(const Candidate& candidate) {
     result.custom = config<std::uint32_t>(algorithm, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION);
     result.inner_shape = config<std::uint16_t>(algorithm, CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID);
     result.cluster = config<std::uint16_t>(algorithm, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID);
+    result.one_by_one = candidate.one_by_one;
     result.microseconds = candidate.median_us;
     return result;
 }
@@ -235,7 +261,7 @@ GemmAlgorithm describe(const Candidate& candidate) {
 
 GemmAlgorithm choose_algorithm(cublasLtContext* handle, const GemmKey& key, std::int64_t workspace_bytes) {
     Bench bench(handle, key, workspace_bytes);
-    std::vector<Candidate> candidates = proposals(handle, bench.problem(), workspace_bytes);
+    std::vector<Candidate> candidates = proposals(handle, bench, key, workspace_bytes);
     keep_the_fast(bench, candidates);
     measure(bench, candidates);
     const auto chosen = std::ranges::find_if(candidates, [&](const Candidate& c) { return is_repeatable(bench, c); });

@@ -22,6 +22,7 @@ GemmKey forward_key(const CallSizes& sizes) {
     key.ldd = sizes.columns;
     key.bias = sizes.has_bias;
     key.add = sizes.has_addend;
+    if (sizes.fp32_result) key.output = types::DataType::fp32;
     return key;
 }
 
@@ -64,40 +65,85 @@ GemmOperands forward_operands(const CallSizes& sizes) {
     return operands;
 }
 
-}  // namespace
-
-bool is_gemm(Call call) {
-    return call == Call::linear_forward || call == Call::linear_input_gradient || call == Call::linear_weight_gradient;
+/// What a grouped call does for each expert; a linear one as it is.
+Call linear_of(Call call) {
+    switch (call) {
+        case Call::grouped_linear_forward: return Call::linear_forward;
+        case Call::grouped_linear_input_gradient: return Call::linear_input_gradient;
+        case Call::grouped_linear_weight_gradient: return Call::linear_weight_gradient;
+        default: return call;
+    }
 }
 
-GemmKey gemm_key(Call call, const CallSizes& sizes) {
-    STOWAGE_CHECK(sizes.rows > 0 && sizes.columns > 0 && sizes.depth > 0, "a linear layer with an empty matrix");
-    STOWAGE_CHECK(is_gemm(call), "only linear layers are matrix products");
+GemmKey linear_key(Call call, const CallSizes& sizes) {
     if (call == Call::linear_forward) return forward_key(sizes);
     return call == Call::linear_input_gradient ? input_gradient_key(sizes) : weight_gradient_key(sizes);
 }
 
+}  // namespace
+
+bool is_grouped_gemm(Call call) {
+    return call == Call::grouped_linear_forward || call == Call::grouped_linear_input_gradient ||
+           call == Call::grouped_linear_weight_gradient;
+}
+
+bool is_gemm(Call call) {
+    return is_grouped_gemm(call) || call == Call::linear_forward || call == Call::linear_input_gradient ||
+           call == Call::linear_weight_gradient;
+}
+
+std::vector<GemmKey> gemm_keys(Call call, const CallSizes& sizes) {
+    STOWAGE_CHECK(is_gemm(call), "only linear layers are matrix products");
+    STOWAGE_CHECK(sizes.rows > 0 && sizes.columns > 0 && sizes.depth > 0, "a linear layer with an empty matrix");
+    if (!is_grouped_gemm(call)) return {linear_key(call, sizes)};
+    STOWAGE_CHECK(sizes.experts > 0, "a grouped layer of no experts");
+    STOWAGE_CHECK(!sizes.has_bias && !sizes.has_addend, "grouped layers add nothing to their products");
+    CallSizes one = sizes;
+    one.rows = sizes.rows / sizes.experts;
+    std::vector<GemmKey> keys;
+    if (one.rows > 0) keys.push_back(linear_key(linear_of(call), one));
+    if (sizes.rows % sizes.experts == 0) {
+        keys.front().experts = sizes.experts;
+    } else {
+        ++one.rows;
+        keys.push_back(linear_key(linear_of(call), one));
+    }
+    return keys;
+}
+
+GemmKey gemm_key(Call call, const CallSizes& sizes) {
+    const std::vector<GemmKey> keys = gemm_keys(call, sizes);
+    STOWAGE_CHECK(keys.size() == 1, "one key for experts with different rows");
+    return keys.front();
+}
+
+GemmKey of_one_expert(const GemmKey& key) {
+    GemmKey one = key;
+    one.experts = 1;
+    return one;
+}
+
 GemmOperands gemm_operands(Call call, const CallSizes& sizes) {
     STOWAGE_CHECK(is_gemm(call), "only linear layers are matrix products");
-    if (call == Call::linear_forward) return forward_operands(sizes);
+    if (linear_of(call) == Call::linear_forward) return forward_operands(sizes);
     GemmOperands operands;
-    const bool input = call == Call::linear_input_gradient;
     operands.a = 1;  // weight, or the layer's input
     operands.b = 0;  // dy
     operands.c = 2;
     operands.d = 2;
     operands.workspace = 3;
-    STOWAGE_CHECK(input || call == Call::linear_weight_gradient, "one of the two gradients");
     return operands;
 }
 
 std::string to_string(const GemmKey& key) {
-    return fmt::format("{} {} {} x {} x {} {}{}{}", key.transpose_a ? 'T' : 'N', key.transpose_b ? 'T' : 'N', key.m,
-                       key.n, key.k, types::name_of(key.output), key.bias ? " + bias" : "", key.add ? " + C" : "");
+    return fmt::format("{} {} {} x {} x {} {}{}{}{}", key.transpose_a ? 'T' : 'N', key.transpose_b ? 'T' : 'N', key.m,
+                       key.n, key.k, types::name_of(key.output), key.bias ? " + bias" : "", key.add ? " + C" : "",
+                       key.experts > 1 ? fmt::format(", {} times", key.experts) : "");
 }
 
 double flops(const GemmKey& key) {
-    return 2.0 * static_cast<double>(key.m) * static_cast<double>(key.n) * static_cast<double>(key.k);
+    return 2.0 * static_cast<double>(key.m) * static_cast<double>(key.n) * static_cast<double>(key.k) *
+           static_cast<double>(key.experts);
 }
 
 }  // namespace stowage::executor

@@ -12,12 +12,16 @@
 // So the library's first matrix is W, W, A and its second A, dY, dY. A bias has one value for each of the C rows of Y',
 // which is what the library's bias epilogue adds.
 //
+// Grouped layers have such products for each expert, whose matrices lie one behind the other: experts with as many rows
+// as each other are one key, otherwise a key for those with the fewer rows and one for those with a row more.
+//
 // Tested by: tests/executor/workload/gemm_key_test.cpp.
 
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "planner/layers/kernel_call.hpp"
 #include "scenarios/types/data_type.hpp"
@@ -36,7 +40,8 @@ struct GemmKey {
     std::int64_t ldd = 0;  ///< of C too
     types::DataType output = types::DataType::bf16;
     bool bias = false;
-    bool add = false;  ///< beta = 1: C is added, which may be D itself
+    bool add = false;          ///< beta = 1: C is added, which may be D itself
+    std::int64_t experts = 1;  ///< products of this shape
     friend auto operator<=>(const GemmKey&, const GemmKey&) = default;
 };
 
@@ -53,17 +58,24 @@ struct GemmOperands {
     friend bool operator==(const GemmOperands&, const GemmOperands&) = default;
 };
 
-/// Whether a call is one of the three of a linear layer.
+/// Whether a call is one of the three of a linear layer, or of a grouped one.
 bool is_gemm(layers::Call call);
+/// Whether a call is one of the three of a grouped layer.
+bool is_grouped_gemm(layers::Call call);
+/// The products of a call: one key; for experts with different rows one for each number of rows above 0.
 /// Throws: std::logic_error for any other call and for sizes that are not positive.
+std::vector<GemmKey> gemm_keys(layers::Call call, const layers::CallSizes& sizes);
+/// The only key. Throws: std::logic_error also for experts with different rows.
 GemmKey gemm_key(layers::Call call, const layers::CallSizes& sizes);
+/// The product of one expert.
+GemmKey of_one_expert(const GemmKey& key);
 /// Throws: std::logic_error for any other call.
 GemmOperands gemm_operands(layers::Call call, const layers::CallSizes& sizes);
 
 /// "T N 4096 x 512 x 1024 bf16 + bias", for messages and tables.
 std::string to_string(const GemmKey& key);
 
-/// Multiplications and additions.
+/// Multiplications and additions, of all experts.
 double flops(const GemmKey& key);
 
 }  // namespace stowage::executor

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstddef>
 #include <cstring>
 
 #include "executor/cuda/check.hpp"
@@ -12,12 +13,23 @@ namespace {
 
 using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, CublasRelease>;
 
-Layout make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int64_t leading) {
+/// Matrices of a batch lie one behind the other.
+Layout make_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int64_t leading,
+                   std::int64_t batch) {
     cublasLtMatrixLayout_t layout = nullptr;
     check_cublas(cublasLtMatrixLayoutCreate(&layout, type, static_cast<std::uint64_t>(rows),
                                             static_cast<std::uint64_t>(columns), leading),
                  "describing a matrix");
-    return Layout(layout);
+    Layout result(layout);
+    if (batch == 1) return result;
+    const auto count = static_cast<std::int32_t>(batch);
+    const std::int64_t stride = leading * columns;
+    check_cublas(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+                 "describing a batch of matrices");
+    check_cublas(
+        cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride),
+        "describing a batch of matrices");
+    return result;
 }
 
 template <class Value>
@@ -41,6 +53,18 @@ CublasHandle make_cublas_handle() {
     return CublasHandle(handle);
 }
 
+GemmPointers of_expert(const GemmKey& key, const GemmPointers& first, std::int64_t expert) {
+    const auto behind = [&](const void* matrix, std::int64_t elements, types::DataType type) {
+        return static_cast<const std::byte*>(matrix) + expert * elements * types::size_of(type);
+    };
+    GemmPointers pointers = first;
+    pointers.a = behind(first.a, key.m * key.k, types::DataType::bf16);
+    pointers.b = behind(first.b, key.k * key.n, types::DataType::bf16);
+    pointers.c = behind(first.c, key.m * key.n, key.output);
+    pointers.d = static_cast<std::byte*>(first.d) + expert * key.m * key.n * types::size_of(key.output);
+    return pointers;
+}
+
 GemmProblem::GemmProblem(const GemmKey& key) : add_(key.add) {
     cublasLtMatmulDesc_t description = nullptr;
     check_cublas(cublasLtMatmulDescCreate(&description, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a matrix product");
@@ -52,11 +76,11 @@ GemmProblem::GemmProblem(const GemmKey& key) : add_(key.add) {
         set(description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_16BF);
     }
     const auto output = key.output == types::DataType::fp32 ? CUDA_R_32F : CUDA_R_16BF;
-    a_ = key.transpose_a ? make_layout(CUDA_R_16BF, key.k, key.m, key.lda)
-                         : make_layout(CUDA_R_16BF, key.m, key.k, key.lda);
-    b_ = key.transpose_b ? make_layout(CUDA_R_16BF, key.n, key.k, key.ldb)
-                         : make_layout(CUDA_R_16BF, key.k, key.n, key.ldb);
-    d_ = make_layout(output, key.m, key.n, key.ldd);
+    a_ = key.transpose_a ? make_layout(CUDA_R_16BF, key.k, key.m, key.lda, key.experts)
+                         : make_layout(CUDA_R_16BF, key.m, key.k, key.lda, key.experts);
+    b_ = key.transpose_b ? make_layout(CUDA_R_16BF, key.n, key.k, key.ldb, key.experts)
+                         : make_layout(CUDA_R_16BF, key.k, key.n, key.ldb, key.experts);
+    d_ = make_layout(output, key.m, key.n, key.ldd, key.experts);
 }
 
 void GemmProblem::set_bias(const void* bias) { set(description_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias); }

@@ -31,7 +31,7 @@ using CublasHandle = std::unique_ptr<cublasLtContext, CublasRelease>;
 /// Throws: DeviceError.
 CublasHandle make_cublas_handle();
 
-/// Where the matrices of a product are; alignment 16 bytes. C may be D.
+/// Where the matrices of a product are, of several experts the first's; alignment 16 bytes. C may be D.
 struct GemmPointers {
     const void* a = nullptr;
     const void* b = nullptr;
@@ -41,7 +41,10 @@ struct GemmPointers {
     void* workspace = nullptr;
 };
 
-/// The library's description of one key.
+/// The matrices of the `expert`-th product of a key.
+GemmPointers of_expert(const GemmKey& key, const GemmPointers& first, std::int64_t expert);
+
+/// The library's description of one key, a batch of products where it has several experts.
 class GemmProblem {
 public:
     /// Throws: DeviceError.

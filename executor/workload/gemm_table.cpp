@@ -27,6 +27,7 @@ Json key_json(const GemmKey& key) {
                 {"ldd", key.ldd},
                 {"bias", key.bias},
                 {"add", key.add},
+                {"experts", key.experts},
                 {"output", types::name_of(key.output)}};
 }
 
@@ -42,6 +43,7 @@ GemmKey key_of(const Json& json) {
     json.at("ldd").get_to(key.ldd);
     json.at("bias").get_to(key.bias);
     json.at("add").get_to(key.add);
+    key.experts = json.value("experts", std::int64_t{1});  // files of before have none
     const auto output = json.at("output").get<std::string>();
     const auto type = types::parse_name<types::DataType>(output);
     if (!type) throw types::InputError(fmt::format("unknown data type '{}'", output));
@@ -61,6 +63,7 @@ Json algorithm_json(const GemmAlgorithm& algorithm) {
                 {"custom", algorithm.custom},
                 {"inner_shape", algorithm.inner_shape},
                 {"cluster", algorithm.cluster},
+                {"one_by_one", algorithm.one_by_one},
                 {"measured_us", algorithm.microseconds}};
 }
 
@@ -77,6 +80,7 @@ GemmAlgorithm algorithm_of(const Json& json) {
     json.at("custom").get_to(algorithm.custom);
     json.at("inner_shape").get_to(algorithm.inner_shape);
     json.at("cluster").get_to(algorithm.cluster);
+    algorithm.one_by_one = json.value("one_by_one", false);
     json.at("measured_us").get_to(algorithm.microseconds);
     return algorithm;
 }

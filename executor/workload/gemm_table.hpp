@@ -27,7 +27,8 @@ struct GemmAlgorithm {
     std::uint32_t custom = 0;
     std::uint32_t inner_shape = 0;
     std::uint32_t cluster = 0;
-    double microseconds = 0;  ///< median when it was chosen
+    bool one_by_one = false;  ///< several experts' products: a launch for each, otherwise one for all
+    double microseconds = 0;  ///< median when it was chosen, of all experts
     friend bool operator==(const GemmAlgorithm&, const GemmAlgorithm&) = default;
 };
 

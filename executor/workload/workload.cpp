@@ -41,8 +41,10 @@ std::map<GemmKey, std::int64_t> products_of(std::span<const CallShape> calls) {
     for (const CallShape& shape : calls) {
         if (!is_gemm(shape.call)) continue;
         const std::int64_t given = shape.sizes.workspace_bytes;
-        const auto [entry, is_new] = products.emplace(gemm_key(shape.call, shape.sizes), given);
-        if (!is_new) entry->second = std::min(entry->second, given);
+        for (const GemmKey& key : gemm_keys(shape.call, shape.sizes)) {
+            const auto [entry, is_new] = products.emplace(key, given);
+            if (!is_new) entry->second = std::min(entry->second, given);
+        }
     }
     return products;
 }

@@ -99,6 +99,57 @@ TEST(GemmKey, TakesTheGradientsTypeOnlyForTheWeightGradient) {
     EXPECT_EQ(gemm_key(Call::linear_input_gradient, fp32).output, types::DataType::bf16);
 }
 
+TEST(GemmKey, OfAForwardIsInFp32WhereTheResultIs) {
+    CallSizes router = sizes();
+    router.fp32_result = true;
+    EXPECT_EQ(gemm_key(Call::linear_forward, router).output, types::DataType::fp32);
+    EXPECT_EQ(gemm_key(Call::linear_forward, sizes()).output, types::DataType::bf16);
+}
+
+TEST(GemmKey, OfExpertsWithAsManyRowsIsOneProductForAll) {
+    CallSizes grouped = sizes();
+    grouped.experts = 4;
+    grouped.rows = 4 * kRows;
+    for (const auto& [call, linear] : {std::pair{Call::grouped_linear_forward, Call::linear_forward},
+                                       {Call::grouped_linear_input_gradient, Call::linear_input_gradient},
+                                       {Call::grouped_linear_weight_gradient, Call::linear_weight_gradient}}) {
+        GemmKey expected = gemm_key(linear, sizes());
+        expected.experts = 4;
+        EXPECT_EQ(gemm_keys(call, grouped), std::vector<GemmKey>{expected});
+        EXPECT_EQ(of_one_expert(expected), gemm_key(linear, sizes()));
+        EXPECT_EQ(flops(expected), 4 * 2 * 3 * 4 * 5);
+    }
+}
+
+// 14 rows of 4 experts: 3, 4, 3 and 4.
+TEST(GemmKey, OfExpertsWithDifferentRowsIsAProductForEachNumberOfRows) {
+    CallSizes grouped = sizes();
+    grouped.experts = 4;
+    grouped.rows = 14;
+    CallSizes more = sizes();
+    more.rows = 4;
+    const std::vector<GemmKey> expected = {gemm_key(Call::linear_forward, sizes()),
+                                           gemm_key(Call::linear_forward, more)};
+    EXPECT_EQ(gemm_keys(Call::grouped_linear_forward, grouped), expected);
+    EXPECT_THROW(gemm_key(Call::grouped_linear_forward, grouped), std::logic_error);
+}
+
+TEST(GemmKey, OfFewerRowsThanExpertsIsAProductOfOneRow) {
+    CallSizes grouped = sizes();
+    grouped.experts = 4;
+    grouped.rows = 3;
+    CallSizes one = sizes();
+    one.rows = 1;
+    EXPECT_EQ(gemm_keys(Call::grouped_linear_weight_gradient, grouped),
+              std::vector<GemmKey>{gemm_key(Call::linear_weight_gradient, one)});
+}
+
+TEST(GemmOperands, OfGroupedLayersAreThoseOfLinearOnes) {
+    EXPECT_EQ(gemm_operands(Call::grouped_linear_forward, sizes()), gemm_operands(Call::linear_forward, sizes()));
+    EXPECT_EQ(gemm_operands(Call::grouped_linear_weight_gradient, sizes()),
+              gemm_operands(Call::linear_weight_gradient, sizes()));
+}
+
 // a, weight, [bias], [addend], y, workspace
 TEST(GemmOperands, OfTheForwardFollowTheContractWithAndWithoutWhatIsOptional) {
     CallSizes both = sizes();

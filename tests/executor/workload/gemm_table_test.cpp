@@ -41,6 +41,9 @@ GemmTable small_table() {
     key.add = true;
     key.output = types::DataType::fp32;
     table.entries[key] = algorithm;
+    key.experts = 8;
+    algorithm.one_by_one = true;
+    table.entries[key] = algorithm;
     return table;
 }
 
@@ -97,6 +100,21 @@ TEST(GemmTable, NamesTheSchemaThatItExpects) {
     EXPECT_EQ(message_of([&] { gemm_table_from_json(text, "t.json"); }),
               "t.json: error: schema is 'stowage/gemm-table/9', expected 'stowage/gemm-table/1'\n"
               "hint: remove the file; it is measured again");
+}
+
+void remove_all(std::string& text, const std::string& what) {
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what)) text.erase(at, what.size());
+}
+
+TEST(GemmTable, OfBeforeThereWereExpertsHasProductsOfOne) {
+    GemmTable table = small_table();
+    std::erase_if(table.entries, [](const auto& entry) { return entry.first.experts > 1; });
+    std::string text = to_json(table);
+    remove_all(text, "    \"experts\": 1,\n");
+    remove_all(text, "    \"one_by_one\": false,\n");
+    ASSERT_EQ(text.find("experts"), std::string::npos) << text;
+    ASSERT_EQ(text.find("one_by_one"), std::string::npos);
+    EXPECT_EQ(gemm_table_from_json(text, "t.json"), table);
 }
 
 TEST(GemmTable, RefusesHalfAFile) {
