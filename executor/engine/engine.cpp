@@ -11,6 +11,7 @@
 #include "executor/engine/out_of_memory.hpp"
 #include "executor/engine/profile.hpp"
 #include "executor/engine/versions.hpp"
+#include "executor/workload/kernels/optimizer.hpp"
 #include "planner/layers/stage.hpp"
 #include "planner/memory/planned_memory.hpp"
 #include "scenarios/types/check.hpp"
@@ -170,6 +171,29 @@ void Execution::run_stage(RunStage stage) {
 /// Weights, a rotary table, and gradients of nothing.
 void Execution::set_up() {
     run_stage(RunStage::setup);
+    begin_training();
+    cudaStream_t stream = machine_.main().get();
+    for (const StowageState state : {StowageState::gradients, StowageState::losses}) clear(state);
+    if (const Address table = interpreter_->state(StowageState::rotary_table))
+        workload_.fill_rotary_table(pointer(table), request_.scenario.batch.seq_length,
+                                    request_.scenario.model.kv_channels, kRotaryBase, stream);
+    assign_experts();
+    digests_ = std::make_unique<GradientDigests>(
+        parameters_, interpreter_->state(StowageState::gradients), gradient_bytes(request_.scenario),
+        interpreter_->state(StowageState::losses), request_.scenario.microbatches());
+    if (const Address master = interpreter_->state(StowageState::master_parameters))
+        digests_->add("main parameters", master, interpreter_->state_bytes(StowageState::master_parameters));
+    interpreter_->before_clear([this] {
+        if (!digesting_) return;
+        digests_->issue(machine_.main());
+        if (request_.debug.dump && digests_->steps() == 0) dump();
+    });
+    machine_.synchronise_all();
+}
+
+/// Parameters and what the optimizer knows of them, as before the first step.
+void Execution::begin_training() {
+    clear(StowageState::parameters);  // also between them: the optimizer goes over all of it
     const Address weights = interpreter_->state(StowageState::parameters);
     cudaStream_t stream = machine_.main().get();
     std::uint64_t number = 0;
@@ -182,23 +206,18 @@ void Execution::set_up() {
             kernels::fill_constant(place, parameter.elements, parameter.initial == InitialValue::one ? 1.0F : 0.0F,
                                    stream);
     }
-    for (const StowageState state : {StowageState::gradients, StowageState::losses})
-        check(cudaMemsetAsync(pointer(interpreter_->state(state)), 0,
-                              static_cast<std::size_t>(interpreter_->state_bytes(state).count), stream),
-              "clearing gradients");
-    if (const Address table = interpreter_->state(StowageState::rotary_table))
-        workload_.fill_rotary_table(pointer(table), request_.scenario.batch.seq_length,
-                                    request_.scenario.model.kv_channels, kRotaryBase, stream);
-    assign_experts();
-    digests_ = std::make_unique<GradientDigests>(
-        parameters_, interpreter_->state(StowageState::gradients), gradient_bytes(request_.scenario),
-        interpreter_->state(StowageState::losses), request_.scenario.microbatches());
-    interpreter_->before_clear([this] {
-        if (!digesting_) return;
-        digests_->issue(machine_.main());
-        if (request_.debug.dump && digests_->steps() == 0) dump();
-    });
-    machine_.synchronise_all();
+    const Address master = interpreter_->state(StowageState::master_parameters);
+    if (master == 0) return;
+    kernels::widen(pointer(weights), static_cast<float*>(pointer(master)),
+                   interpreter_->state_bytes(StowageState::master_parameters).count / 4, stream);
+    check(cudaGetLastError(), "making main parameters");
+    for (const StowageState state : {StowageState::first_moment, StowageState::second_moment}) clear(state);
+}
+
+void Execution::clear(StowageState state) {
+    check(cudaMemsetAsync(pointer(interpreter_->state(state)), 0,
+                          static_cast<std::size_t>(interpreter_->state_bytes(state).count), machine_.main().get()),
+          "clearing a state");
 }
 
 void Execution::assign_experts() {
@@ -217,7 +236,8 @@ void Execution::dump() {
     write_dump(
         *request_.debug.dump, request_,
         {parameters_, interpreter_->state(StowageState::parameters), interpreter_->state(StowageState::gradients),
-         interpreter_->state_bytes(StowageState::gradients), losses()});
+         interpreter_->state_bytes(StowageState::gradients), losses(), interpreter_->state(StowageState::assignment),
+         interpreter_->state_bytes(StowageState::assignment)});
 }
 
 /// Every distinct call is made ready before anything is captured or timed.
@@ -319,11 +339,13 @@ void Execution::time_launches() {
     result_.measurement.host_calls = machine_.host_calls();
 }
 
-/// From the same data whatever was run before: step numbers begin anew.
+/// From the same data and parameters whatever was run before: step numbers and training begin anew.
 void Execution::digest_steps() {
     recording::Measurement& measurement = result_.measurement;
     const std::int64_t steps = request_.digest_every_step ? request_.steps : 1;
     steps_run_ = 0;
+    begin_training();
+    machine_.synchronise_all();
     digesting_ = true;
     for (std::int64_t i = 0; i < steps; ++i) {
         step();

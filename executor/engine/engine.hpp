@@ -43,6 +43,8 @@ private:
     void prepare_calls();
     void take_memory();
     void set_up();
+    void begin_training();
+    void clear(layers::StowageState state);
     void assign_experts();
     void run_stage(program::RunStage stage);
     void step();

@@ -17,6 +17,12 @@ GradientDigests::GradientDigests(const std::vector<PlacedParameter>& parameters,
     }
 }
 
+void GradientDigests::add(const std::string& name, Address address, Bytes bytes) {
+    parts_.push_back({address, bytes.count});
+    digests_.push_back({name, 0});
+    values_ = DeviceBuffer(Bytes{static_cast<std::int64_t>(parts_.size() * sizeof(std::uint64_t))});
+}
+
 void GradientDigests::issue(StreamRef stream) const {
     auto* const values = reinterpret_cast<std::uint64_t*>(values_.data());
     for (std::size_t i = 0; i < parts_.size(); ++i)

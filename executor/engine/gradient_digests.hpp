@@ -22,6 +22,9 @@ public:
     GradientDigests(const std::vector<PlacedParameter>& parameters, Address gradients, std::int64_t element_bytes,
                     Address losses, std::int64_t microbatches);
 
+    /// One more buffer on the device, before the first digest is issued.
+    void add(const std::string& name, Address address, Bytes bytes);
+
     /// Issues the digests of what the buffers hold at that point of the stream.
     void issue(StreamRef stream) const;
     /// Waits for the device and reads the last ones; adds them to the digest of the run.

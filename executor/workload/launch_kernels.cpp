@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "executor/workload/launch_moe.hpp"
+#include "executor/workload/launch_optimizer.hpp"
 #include "scenarios/types/check.hpp"
 #include "scenarios/types/error.hpp"
 
@@ -211,6 +212,7 @@ bool has_vector_rows(Call call) {
 
 void require_supported(Call call, const CallSizes& sizes) {
     require_moe_supported(call, sizes);
+    require_optimizer_supported(call, sizes);
     if (has_vector_rows(call) && sizes.columns % kernels::kVector != 0) {
         refuse(call, "the row length", sizes.columns, "multiples of 8");
     }
@@ -231,6 +233,7 @@ void launch_kernel(const CallShape& shape, std::span<void* const> buffers, const
                    cudaStream_t stream) {
     STOWAGE_CHECK(shape.sizes.rows > 0, "a call on nothing");
     if (is_moe(shape.call)) return launch_moe(shape, buffers, stream);
+    if (is_optimizer(shape.call)) return launch_optimizer(shape, buffers, key.step, stream);
     const Launch launch{shape.sizes, buffers, key, stream};
     switch (shape.call) {
         case Call::load_tokens: return load_tokens(launch);

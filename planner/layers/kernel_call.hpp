@@ -85,7 +85,7 @@ enum class Call : std::uint8_t {
     gradient_norm,  ///< gradient[rows], inout fp32[2]: its length, and the factor that clips it to `value`; workspace
                     ///< fp32[norm_partials(rows)]
     adam_update,    ///< gradient[rows], gradient norm fp32[2], inout master fp32[rows], inout first moment fp32[rows],
-                    ///< inout second moment fp32[rows], out parameters bf16[rows]; Megatron's default rate and decay
+                    ///< inout second moment fp32[rows], out parameters bf16[rows]: AdamW, rate 1e-5, decay 0.01
     clear,          ///< out buffer of `rows` bytes
     copy,           ///< source, out destination, of `rows` bytes
 };

@@ -335,6 +335,11 @@ std::vector<ExpectedOperand> expected_operands(const Call& call, const CallSizes
         case Call::mean_square_backward: return {in(n.matrix), out(n.matrix)};
         case Call::exchange_rows: return exchange_rows(s, n, false);
         case Call::add: return {both(n.matrix), in(n.matrix)};
+        case Call::repeat_rows: return {in(n.matrix), out(s.batch * n.matrix)};
+        case Call::keep_rows: return {in(s.batch * n.matrix), out(n.matrix)};
+        case Call::gradient_norm: return {in(n.gradient * 2 * s.rows), both(2 * 4), out(n.partial)};
+        case Call::adam_update:
+            return {in(n.gradient * 2 * s.rows), in(2 * 4), both(n.rows), both(n.rows), both(n.rows), out(2 * s.rows)};
         case Call::clear: return {out(s.rows)};
         default: return expert_operands(call, s, n);
     }

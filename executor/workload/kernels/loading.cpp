@@ -16,6 +16,7 @@ void load_kernels() {
     load_permute_kernels();
     load_exchange_kernels();
     load_weighted_activation_kernels();
+    load_optimizer_kernels();
 }
 
 }  // namespace stowage::executor::kernels

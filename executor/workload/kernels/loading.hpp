@@ -21,5 +21,6 @@ void load_routing_kernels();
 void load_permute_kernels();
 void load_exchange_kernels();
 void load_weighted_activation_kernels();
+void load_optimizer_kernels();
 
 }  // namespace stowage::executor::kernels

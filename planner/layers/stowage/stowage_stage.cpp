@@ -64,9 +64,9 @@ StageLayers build_stowage_stage(const types::Scenario& scenario, std::int64_t pi
     Chunks chunks(stage, scenario, dimensions);
     for (const auto& row : types::stages_of(scenario.parallel, scenario.model))
         chunks.add(row[static_cast<std::size_t>(pipeline_rank)]);
-    const std::int64_t elements = place_parameters(stage);
-    stage.optimizer = stowage_optimizer(scenario, dimensions, elements);
-    stage.states = stowage_states(scenario, dimensions, elements);
+    const OptimizerShare share = optimizer_share(scenario, stage, place_parameters(stage));
+    stage.optimizer = stowage_optimizer(scenario, dimensions, share);
+    stage.states = stowage_states(scenario, dimensions, share);
     add_graphs(scenario, stage);
     // Our own layers lose a norm's group to a graph that there is, not to one that is only listed.
     if (stage.graphs.impl == types::CudaGraphImpl::none) stage.downgraded.assign(stage.scripts.size(), {});

@@ -1,6 +1,7 @@
 #include "planner/layers/stowage/stowage_states.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "planner/layers/stowage/stowage_writer.hpp"
 
@@ -10,9 +11,9 @@ namespace {
 /// Vectorised kernels and GEMMs want operands on 256 bytes.
 constexpr std::int64_t kPlace = 128;
 
-std::int64_t rounded(std::int64_t elements) { return (elements + kPlace - 1) / kPlace * kPlace; }
-
 }  // namespace
+
+std::int64_t place_length(std::int64_t elements) { return (elements + kPlace - 1) / kPlace * kPlace; }
 
 std::int64_t place_parameters(StageLayers& stage) {
     std::int64_t next = 0;
@@ -22,7 +23,7 @@ std::int64_t place_parameters(StageLayers& stage) {
             auto& places = frames.emplace_back();
             for (const Parameter& parameter : stage.scripts[script].parameters) {
                 places.push_back(next);
-                next += rounded(parameter.elements());
+                next += place_length(parameter.elements());
             }
         }
     }
@@ -30,7 +31,8 @@ std::int64_t place_parameters(StageLayers& stage) {
 }
 
 std::vector<StateBuffer> stowage_states(const types::Scenario& scenario, const Dimensions& dimensions,
-                                        std::int64_t elements) {
+                                        const OptimizerShare& share) {
+    const std::int64_t elements = share.elements;
     using What = StateBuffer::What;
     using When = StateBuffer::When;
     ScriptBuilder none(ScriptKind::optimizer, "");
@@ -47,22 +49,8 @@ std::vector<StateBuffer> stowage_states(const types::Scenario& scenario, const D
     if (scenario.model.has_experts())
         states.push_back({"assignment of tokens to experts", Bytes{4 * dimensions.local_tokens * dimensions.topk},
                           What::workspace, When::setup, StowageState::assignment});
+    for (StateBuffer& state : optimizer_states(share)) states.push_back(std::move(state));
     return states;
-}
-
-LayerScript stowage_optimizer(const types::Scenario& scenario, const Dimensions& dimensions, std::int64_t elements) {
-    ScriptBuilder script(ScriptKind::optimizer, "optimizer");
-    StowageWriter writer(script, dimensions, scenario);
-    const std::int64_t bytes = writer.gradient_bytes() * elements;
-    script.begin_forward(Part::gradients);
-    if (scenario.parallel.data_parallel_size > 1)
-        script.collective(
-            {"gradients.reduce", CollectiveKind::all_reduce, CommGroup::dense_replicas, Bytes{bytes}, true});
-    CallSizes sizes;
-    sizes.rows = bytes;
-    sizes.gradient_type = writer.gradient_type();
-    writer.memory_kernel("gradients.clear", bytes, {Call::clear, sizes, {writes(StowageState::gradients)}});
-    return script.build();
 }
 
 }  // namespace stowage::layers

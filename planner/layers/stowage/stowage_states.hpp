@@ -4,6 +4,7 @@
 
 #include "planner/layers/dimensions.hpp"
 #include "planner/layers/layer_script.hpp"
+#include "planner/layers/stowage/stowage_optimizer.hpp"
 
 namespace stowage::layers {
 
@@ -11,11 +12,11 @@ namespace stowage::layers {
 /// number: fills `parameter_places`. Returns the buffer's length in elements, at least one place.
 std::int64_t place_parameters(StageLayers& stage);
 
-/// The rank's buffers in the order of StowageState; parameters and gradients have `elements`.
-std::vector<StateBuffer> stowage_states(const types::Scenario& scenario, const Dimensions& dimensions,
-                                        std::int64_t elements);
+/// Elements up to the next parameter's place.
+std::int64_t place_length(std::int64_t elements);
 
-/// What follows the last backward: gradients summed over the data-parallel ranks, and cleared for the next step.
-LayerScript stowage_optimizer(const types::Scenario& scenario, const Dimensions& dimensions, std::int64_t elements);
+/// The rank's buffers in the order of StowageState.
+std::vector<StateBuffer> stowage_states(const types::Scenario& scenario, const Dimensions& dimensions,
+                                        const OptimizerShare& share);
 
 }  // namespace stowage::layers

@@ -162,17 +162,22 @@ void check_rest_of_model(const Scenario& scenario, Missing& missing) {
 }
 
 void check_optimizer(const types::Optimizer& optimizer, Missing& missing) {
-    missing.when(optimizer.optimizer != types::OptimizerKind::none, "optimizer.optimizer",
-                 setting("optimizer", optimizer.optimizer), "use none: gradients are made and nothing is updated");
+    const bool known =
+        optimizer.optimizer == types::OptimizerKind::none || optimizer.optimizer == types::OptimizerKind::adam;
+    missing.when(!known, "optimizer.optimizer", setting("optimizer", optimizer.optimizer), "use adam or none");
+    const bool without = optimizer.optimizer == types::OptimizerKind::none && optimizer.use_distributed_optimizer;
+    missing.when(without, "optimizer.use_distributed_optimizer", "a distributed optimizer none", "use adam");
     const auto off = [&](const char* key, bool on) {
         missing.when(on, std::string{"optimizer."} + key, std::string{key} + ": true", "leave it out");
     };
-    off("use_distributed_optimizer", optimizer.use_distributed_optimizer);
     off("overlap_grad_reduce", optimizer.overlap_grad_reduce);
     off("overlap_param_gather", optimizer.overlap_param_gather);
     off("use_precision_aware_optimizer", optimizer.use_precision_aware_optimizer);
     off("fp8_param_gather", optimizer.fp8_param_gather);
     off("optimizer_cpu_offload", optimizer.optimizer_cpu_offload);
+    missing.when(optimizer.num_distributed_optimizer_instances != 1, "optimizer.num_distributed_optimizer_instances",
+                 setting("num_distributed_optimizer_instances", optimizer.num_distributed_optimizer_instances),
+                 "use 1");
     missing.when(!optimizer.gradient_accumulation_fusion, "optimizer.gradient_accumulation_fusion",
                  "gradient_accumulation_fusion: false", "leave it out: GEMMs add to the gradients themselves");
 }

@@ -33,6 +33,7 @@ CallOperand adds_to(ParameterIndex parameter) {
 }
 CallOperand reads(StowageState state) { return {Kind::state, static_cast<std::uint16_t>(state), Access::read}; }
 CallOperand writes(StowageState state) { return {Kind::state, static_cast<std::uint16_t>(state), Access::write}; }
+CallOperand updates(StowageState state) { return {Kind::state, static_cast<std::uint16_t>(state), Access::read_write}; }
 
 StowageWriter::StowageWriter(ScriptBuilder& builder, const Dimensions& dimensions, const types::Scenario& job)
     : script(builder),

@@ -31,6 +31,7 @@ CallOperand reads(ParameterIndex parameter);
 CallOperand adds_to(ParameterIndex parameter);
 CallOperand reads(StowageState state);
 CallOperand writes(StowageState state);
+CallOperand updates(StowageState state);
 
 /// A linear's weight [columns, depth] and bias.
 struct LinearWeights {

@@ -242,8 +242,9 @@ TEST(StowageLayers, NameWhatTheyLack) {
         {"activation squared_relu", [](Scenario& s) { s.model.activation = types::Activation::squared_relu; }},
         {"hidden_dropout", [](Scenario& s) { s.model.hidden_dropout = 0.1; }},
         {"precision: mxfp8", [](Scenario& s) { s.precision = types::Precision::mxfp8; }},
-        {"optimizer: adam", [](Scenario& s) { s.optimizer.optimizer = types::OptimizerKind::adam; }},
-        {"use_distributed_optimizer: true", [](Scenario& s) { s.optimizer.use_distributed_optimizer = true; }},
+        {"optimizer: sgd", [](Scenario& s) { s.optimizer.optimizer = types::OptimizerKind::sgd; }},
+        {"a distributed optimizer none", [](Scenario& s) { s.optimizer.use_distributed_optimizer = true; }},
+        {"overlap_grad_reduce: true", [](Scenario& s) { s.optimizer.overlap_grad_reduce = true; }},
         {"recomputation of moe",
          [](Scenario& s) {
              s.recompute.recompute_granularity = types::RecomputeGranularity::selective;
