@@ -64,9 +64,10 @@ bool HostCounts::take(Copy& copy) {
         if (rows <= copy.planned) continue;
         throw types::Error(
             types::ExitCode::no,
-            fmt::format("layer {}, microbatch {}: the routing gives expert {} {} rows of this rank, the plan has room "
-                        "for {}\nhint: plan with a greater skew of the routing",
-                        copy.place.layer, copy.place.microbatch, expert, rows, copy.planned));
+            fmt::format(
+                "layer {}, microbatch {}: the routing gives {} rows of this rank to expert {}, the plan has room "
+                "for {}\nhint: plan with a greater skew of the routing",
+                copy.place.layer, copy.place.microbatch, rows, expert, copy.planned));
     }
     copy.counts[0] = kNothing;
     return true;
