@@ -3,7 +3,9 @@
 // clocks fall under it. Prints a table: median time of a call, and memory or arithmetic rate by the bytes and
 // operations that the call needs at least.
 //
-//   executor_workload_benchmark [TABLE.json]        (the file keeps the GEMM algorithms)
+//   executor_workload_benchmark [TABLE.json] [experts]      (the file keeps the GEMM algorithms)
+//
+// With `experts`: only layers of experts, 8192 tokens with 8 choices (moe_lines.cpp).
 
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
@@ -19,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "benchmarks/executor/workload/benchmark_line.hpp"
 #include "executor/cuda/device.hpp"
 #include "executor/cuda/event.hpp"
 #include "executor/workload/device_memory.hpp"
@@ -38,30 +41,7 @@ constexpr std::int64_t kFfn = 14336;
 constexpr std::int64_t kHeads = 32;
 constexpr std::int64_t kHeadSize = 128;
 constexpr std::int64_t kVocabulary = 128256;
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-constexpr std::int64_t kWorkspace = 32 * kMiB;
 constexpr int kRounds = 9;
-
-struct Line {
-    std::string name;
-    Call call = Call::none;
-    CallSizes sizes;
-    std::vector<std::int64_t> buffer_bytes;  ///< of each operand
-    double bytes = 0;                        ///< moved at least
-    double flops = 0;
-};
-
-CallSizes matrix(std::int64_t rows, std::int64_t columns) {
-    CallSizes sizes;
-    sizes.rows = rows;
-    sizes.columns = columns;
-    return sizes;
-}
-
-Line memory_line(std::string name, Call call, const CallSizes& sizes, std::vector<std::int64_t> buffers,
-                 std::int64_t bytes) {
-    return {std::move(name), call, sizes, std::move(buffers), static_cast<double>(bytes), 0};
-}
 
 constexpr std::int64_t kHiddenBytes = 2 * kTokens * kHidden;
 
@@ -222,6 +202,12 @@ public:
         if (is_embedding) workload.launch(Call::load_tokens, tokens, {pointers_.data(), 1}, stream, {});
         if (line.call == Call::attention_backward) run_forward(workload, line, stream);
         if (is_entropy) workload.launch(Call::load_tokens, tokens, {&pointers_[1], 1}, stream, {});
+        for (std::size_t i = 0; i < line.integers.size(); ++i) {
+            if (line.integers[i].empty()) continue;
+            check(cudaMemcpyAsync(pointers_[i], line.integers[i].data(), 4 * line.integers[i].size(),
+                                  cudaMemcpyHostToDevice, stream),
+                  "writing an operand");
+        }
     }
     [[nodiscard]] std::span<void* const> get() const { return pointers_; }
 
@@ -246,8 +232,7 @@ public:
     explicit Benchmark(const std::string& table)
         : workload_({.device = 0, .gemm_table = table, .seed = 1}), start_(EventTiming::on), end_(EventTiming::on) {}
 
-    void run() {
-        std::vector<Line> lines = all_lines();
+    void run(std::vector<Line> lines) {
         prepare(lines);
         std::int64_t most = 0;
         for (const Line& line : lines) most = std::max(most, bytes_of(line));
@@ -328,7 +313,8 @@ int main(int count, char** arguments) {
             fmt::print(stderr, "{}\n", *reason);
             return 5;
         }
-        Benchmark(count > 1 ? arguments[1] : "").run();
+        const bool experts = count > 2 && std::string(arguments[2]) == "experts";
+        Benchmark(count > 1 ? arguments[1] : "").run(experts ? moe_lines() : all_lines());
         return 0;
     } catch (const std::exception& error) {
         fmt::print(stderr, "{}\n", error.what());
