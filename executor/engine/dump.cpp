@@ -38,6 +38,25 @@ void write_tokens(const std::filesystem::path& path, const ExecutionRequest& req
     write_file(path, values.data(), values.size() * sizeof(std::int32_t));
 }
 
+std::vector<int> moe_layers(const types::Model& model) {
+    std::vector<int> layers;
+    for (std::int64_t layer = 0; layer < model.num_layers; ++layer) layers.push_back(model.is_moe_layer(layer) ? 1 : 0);
+    return layers;
+}
+
+Json experts(const types::Scenario& scenario) {
+    const types::Model& model = scenario.model;
+    return {{"count", model.num_experts},
+            {"ranks", scenario.parallel.expert_model_parallel_size},
+            {"topk", model.moe_router_topk},
+            {"layers", moe_layers(model)},
+            {"shared", model.moe_shared_expert_intermediate_size > 0},
+            {"padded", model.drop_and_pad()},
+            {"sigmoid", model.moe_router_score_function == types::RouterScore::sigmoid},
+            {"softmax_first", model.moe_router_pre_softmax},
+            {"scaling", model.moe_router_topk_scaling_factor}};
+}
+
 Json description(const ExecutionRequest& request, const DumpedStep& step) {
     const types::Model& model = request.scenario.model;
     Json json{{"layers", model.num_layers},
@@ -55,6 +74,7 @@ Json description(const ExecutionRequest& request, const DumpedStep& step) {
               {"microbatches", request.scenario.microbatches()},
               {"gradient_bytes", request.scenario.optimizer.grad_reduce_in_bf16 ? 2 : 4},
               {"losses", step.losses}};
+    if (model.has_experts()) json["experts"] = experts(request.scenario);
     for (const PlacedParameter& parameter : step.parameters)
         json["parameters"].push_back(
             {{"name", parameter.name}, {"shape", parameter.shape}, {"place", parameter.place}});
@@ -75,6 +95,7 @@ void write_dump(const std::string& folder, const ExecutionRequest& request, cons
     const std::int64_t element = request.scenario.optimizer.grad_reduce_in_bf16 ? 2 : 4;
     write_buffer(path / "parameters.bin", step.weights, 2 * (step.gradient_bytes.count / element));
     write_buffer(path / "gradients.bin", step.gradients, step.gradient_bytes.count);
+    if (step.assignment != 0) write_buffer(path / "assignment.bin", step.assignment, step.assignment_bytes.count);
 }
 
 }  // namespace stowage::executor

@@ -3,7 +3,8 @@
 // What another implementation needs to do the same step and to compare: parameters, tokens, losses, gradients.
 //
 // Files in the folder: step.json (model, batch, precision; for each parameter its name, shape and place), tokens.bin
-// and labels.bin (int32, by microbatch), parameters.bin (bf16) and gradients.bin (bf16 or fp32), both by place.
+// and labels.bin (int32, by microbatch), parameters.bin (bf16) and gradients.bin (bf16 or fp32), both by place; with
+// experts assignment.bin (int32, the experts of each token, the same in all microbatches and layers).
 
 #include <cstdint>
 #include <string>
@@ -22,6 +23,8 @@ struct DumpedStep {
     Address gradients = 0;
     Bytes gradient_bytes;
     std::vector<double> losses;
+    Address assignment = 0;  ///< of tokens to experts; 0: there is none
+    Bytes assignment_bytes;
 };
 
 /// Throws: InputError if the folder cannot be written to.

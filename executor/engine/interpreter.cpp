@@ -70,8 +70,17 @@ void Interpreter::compute(const Operation& operation) {
     const program::Work& work = work_of(operation);
     resolve(work);
     if (work.call == Call::clear && before_clear_ && !capturing_) before_clear_();
-    if (capturing_ && work.call != Call::copy && work.call != Call::clear) ++expected_.kernels;
+    if (capturing_) count_node(work.call);
     machine_.compute(work, addresses_, operation.stream, place());
+}
+
+/// What a call puts into the graph at least: a kernel, or a copy to the host, or what the runtime does by itself.
+void Interpreter::count_node(Call call) {
+    const bool by_runtime = call == Call::copy || call == Call::clear || call == Call::keep_rows;
+    if (call == Call::counts_to_host)
+        ++expected_.copies;
+    else if (!by_runtime)
+        ++expected_.kernels;
 }
 
 void Interpreter::copy(const Operation& operation) {

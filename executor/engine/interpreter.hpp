@@ -54,6 +54,7 @@ private:
 
     void execute(const program::Operation& operation);
     void compute(const program::Operation& operation);
+    void count_node(layers::Call call);
     void copy(const program::Operation& operation);
     void move_to_neighbour(const program::Operation& operation);
     void allocate(const program::Operation& operation);

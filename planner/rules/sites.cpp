@@ -25,8 +25,8 @@ bool has_site(const types::Model& model, Module module, std::int64_t layer) {
 
 bool has_site_anywhere(const types::Scenario& scenario, Module module) {
     const types::Model& model = scenario.model;
-    if (scenario.implementation == types::Implementation::stowage)
-        return module == Module::attn_norm || module == Module::mlp_norm || has_site(model, module, 0);
+    const bool norm = module == Module::attn_norm || module == Module::mlp_norm;
+    if (scenario.implementation == types::Implementation::stowage && norm) return true;
     for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
         if (has_site(model, module, layer)) return true;
     return false;

@@ -6,7 +6,8 @@
 The dump holds parameters, tokens, losses and main gradients of step 0 (executor/engine/dump.hpp). Two references are
 made: one in fp32 and one in bf16 as PyTorch rounds it. Judged by: the executor's distance from the fp32 reference may be
 at most twice what PyTorch's own bf16 run has (both round as they go, in different places), and losses agree within
-0.5 %. Exits with 0 if so, 1 if not, 77 if PyTorch is missing (says so), 2 for a wrong command line.
+0.5 %. Layers may have experts, all of them on the one rank: tokens go where the dump says. Exits with 0 if so, 1 if not,
+77 if PyTorch is missing (says so), 2 for a wrong command line and for a dump that no reference is made for.
 """
 
 import json
@@ -30,6 +31,9 @@ class Dump:
         self.step = json.loads((folder / "step.json").read_text())
         self.tokens = self.integers(folder / "tokens.bin")
         self.labels = self.integers(folder / "labels.bin")
+        if "experts" in self.step:
+            choices = torch.from_numpy(numpy.fromfile(folder / "assignment.bin", dtype=numpy.int32).astype(numpy.int64))
+            self.step["assignment"] = choices.reshape(-1, self.step["experts"]["topk"])
         self.parameters = self.tensors(folder / "parameters.bin", 2)
         self.gradients = self.tensors(folder / "gradients.bin", self.step["gradient_bytes"])
 
@@ -92,16 +96,52 @@ class Model:
         gate, value = g.chunk(2, -1)
         return functional.silu(gate) * value
 
-    def layer(self, prefix, x):
+    def router_weights(self, prefix, rows, assignment):
+        """fp32 [tokens, topk]; logits are fp32 sums of products of what the layers hold."""
+        router = self.step["experts"]
+        logits = functional.linear(rows.float(), self.parameters[prefix + "router.weight"].float())
+        if router["sigmoid"]:
+            scores = logits.sigmoid().gather(1, assignment)
+            return scores / scores.sum(-1, keepdim=True) * router["scaling"]
+        if router["softmax_first"]:
+            return logits.softmax(-1).gather(1, assignment) * router["scaling"]
+        return logits.gather(1, assignment).softmax(-1) * router["scaling"]
+
+    def experts(self, prefix, normed):
+        """Weights multiply in front of the second linear; a token's sum is rounded once."""
+        rows = normed.flatten(0, 1)
+        assignment = self.step["assignment"].to(rows.device)
+        weights = self.router_weights(prefix, rows, assignment)
+        first = self.parameters[prefix + "expert_fc1.weight"]
+        second = self.parameters[prefix + "expert_fc2.weight"]
+        total = torch.zeros(rows.shape, dtype=torch.float32, device=rows.device)
+        for expert in range(self.step["experts"]["count"]):
+            tokens, choices = (assignment == expert).nonzero(as_tuple=True)
+            hidden = self.activation(functional.linear(rows[tokens], first[expert]))
+            hidden = (hidden.float() * weights[tokens, choices, None]).to(rows.dtype)
+            total = total.index_add(0, tokens, functional.linear(hidden, second[expert]).float())
+        return total.to(rows.dtype).view_as(normed)
+
+    def feed_forward(self, prefix, number, x):
+        normed = self.norm(prefix + "mlp_norm", x)
+        experts = self.step.get("experts")
+        if not experts or not experts["layers"][number]:
+            return x + self.linear(prefix + "mlp_fc2", self.activation(self.linear(prefix + "mlp_fc1", normed)))
+        if experts["shared"]:
+            hidden = self.activation(self.linear(prefix + "shared_expert.fc1", normed))
+            x = x + self.linear(prefix + "shared_expert.fc2", hidden)
+        return x + self.experts(prefix, normed)
+
+    def layer(self, number, x):
+        prefix = f"layers.{number}."
         packed = self.linear(prefix + "qkv_linear", self.norm(prefix + "attn_norm", x))
         x = x + self.linear(prefix + "attn_proj", self.attention(packed))
-        hidden = self.activation(self.linear(prefix + "mlp_fc1", self.norm(prefix + "mlp_norm", x)))
-        return x + self.linear(prefix + "mlp_fc2", hidden)
+        return self.feed_forward(prefix, number, x)
 
     def loss(self, tokens, labels):
         x = functional.embedding(tokens, self.parameters["embedding.word_embeddings.weight"])
         for number in range(self.step["layers"]):
-            x = self.layer(f"layers.{number}.", x)
+            x = self.layer(number, x)
         logits = self.linear("output_layer", self.norm("final_norm", x))
         return functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
 
@@ -130,6 +170,10 @@ def main():
         print(__doc__)
         return 2
     dump = Dump(pathlib.Path(sys.argv[1]))
+    experts = dump.step.get("experts", {"ranks": 1, "padded": False})
+    if experts["ranks"] != 1 or experts["padded"]:
+        print("experts of other ranks, and rows that pad experts, are made up: there is nothing to compare with")
+        return 2
     device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.backends.cuda.matmul.allow_tf32 = False
     exact_losses, exact = run(dump, torch.float32, device)
