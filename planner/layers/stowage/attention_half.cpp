@@ -1,8 +1,10 @@
 #include "planner/layers/stowage/attention_half.hpp"
 
 #include <cmath>
+#include <utility>
 
 #include "planner/layers/stowage/attention_workspace.hpp"
+#include "planner/layers/stowage/tensor_shards.hpp"
 
 namespace stowage::layers {
 namespace {
@@ -22,6 +24,12 @@ Bytes score_gradient_traffic(const AttentionWork& work) {
     return Bytes{static_cast<std::int64_t>(2 * 2 * work.rows * work.keys)};
 }
 
+std::optional<HeadNorms> declare_head_norms(StowageWriter& writer) {
+    if (!writer.model.qk_layernorm) return std::nullopt;
+    return HeadNorms{writer.parameter("q_norm.weight", {writer.dim.head_size}),
+                     writer.parameter("k_norm.weight", {writer.dim.head_size})};
+}
+
 }  // namespace
 
 AttentionHalf::AttentionHalf(StowageWriter& writer)
@@ -32,7 +40,9 @@ AttentionHalf::AttentionHalf(StowageWriter& writer)
       qkv_(writer.linear("qkv_linear", writer.dim.qkv_width, writer.dim.hidden,
                          writer.model.add_bias_linear || writer.model.add_qkv_bias)),
       projection_(writer.linear("attn_proj", writer.dim.hidden, writer.dim.output_width, writer.model.add_bias_linear)),
+      head_norms_(declare_head_norms(writer)),
       packed_(writer.script.tensor("qkv", writer.dim.full_shape(writer.dim.qkv_width))),
+      turned_(writer.script.tensor("qkv.turned", writer.dim.full_shape(writer.dim.qkv_width))),
       output_(writer.script.tensor("core_attn.output", writer.dim.full_shape(writer.dim.output_width))),
       statistics_(writer.script.tensor(
           "core_attn.statistics", {writer.dim.micro_batch, writer.dim.heads, writer.dim.sequence}, DataType::fp32)) {}
@@ -71,7 +81,7 @@ void AttentionHalf::project_to_packed() {
     script.commit(Module::attn_norm);
     script.part(Part::qkv_linear);
     if (!norm_saves_.again()) script.start(Module::qkv_linear);
-    writer_.run_linear(qkv_, reads(norm_.output), packed_);
+    split_columns_forward(writer_, qkv_, reads(norm_.output), packed_);
     norm_saves_.save_output(Module::qkv_linear);
     if (!norm_saves_.again()) script.commit(Module::qkv_linear);
     script.drop(norm_.output);
@@ -83,6 +93,42 @@ void AttentionHalf::rotate(Call call, const char* name, Slot packed) {
     const Dimensions& dim = writer_.dim;
     writer_.memory_kernel(name, 4 * dim.tokens * (dim.query_width + dim.key_width),
                           {call, attention_sizes(), {updates(packed), reads(StowageState::rotary_table)}});
+}
+
+CallSizes AttentionHalf::head_norm_sizes() const {
+    CallSizes sizes = attention_sizes();
+    sizes.value = kNormEpsilon;
+    sizes.rotary = rotary(writer_);
+    return sizes;
+}
+
+void AttentionHalf::norm_heads(CallOperand packed) {
+    writer_.script.part(Part::rotary);
+    writer_.script.allocate(turned_);
+    KernelCall call{
+        Call::head_norm_forward, head_norm_sizes(), {packed, reads(head_norms_->query), reads(head_norms_->key)}};
+    if (call.sizes.rotary) call.operands.push_back(reads(StowageState::rotary_table));
+    call.operands.push_back(writes(turned_));
+    writer_.memory_kernel("qk_norm.forward", 4 * writer_.dim.tokens * writer_.dim.qkv_width, std::move(call));
+}
+
+void AttentionHalf::norm_heads_backward(Slot packed_gradient) {
+    const Dimensions& dim = writer_.dim;
+    writer_.script.part(Part::rotary);
+    const Shape sums{2, norm_partials(dim.tokens), dim.head_size};
+    const Slot workspace = writer_.make("qk_norm.partial_sums", sums, DataType::fp32);
+    KernelCall call{Call::head_norm_backward,
+                    head_norm_sizes(),
+                    {writer_.script.operand(saved_packed_), reads(head_norms_->query), reads(head_norms_->key)}};
+    call.sizes.workspace_bytes = 4 * sums[0] * sums[1] * sums[2];
+    if (call.sizes.rotary) call.operands.push_back(reads(StowageState::rotary_table));
+    call.operands.push_back(updates(packed_gradient));
+    call.operands.push_back(adds_to(head_norms_->query));
+    call.operands.push_back(adds_to(head_norms_->key));
+    call.operands.push_back(writes(workspace));
+    const std::int64_t traffic = 6 * dim.tokens * (dim.query_width + dim.key_width) + 2 * call.sizes.workspace_bytes;
+    writer_.memory_kernel("qk_norm.backward", traffic, std::move(call));
+    writer_.script.drop(workspace);
 }
 
 /// cuDNN's forward needs little scratch memory: it takes that of the GEMMs.
@@ -102,9 +148,11 @@ void AttentionHalf::run_attention(CallOperand packed) {
 
 void AttentionHalf::attend() {
     ScriptBuilder& script = writer_.script;
+    if (head_norms_) norm_heads(reads(packed_));
     script.part(Part::core_attn);
     script.start(Module::core_attn);
-    run_attention(reads(packed_));
+    run_attention(reads(head_norms_ ? turned_ : packed_));
+    if (head_norms_) script.drop(turned_);
     saved_packed_ = script.save(packed_, Module::core_attn);
     if (!attention_again_) saved_statistics_ = script.save(statistics_, Module::core_attn);
     script.commit(Module::core_attn);
@@ -116,7 +164,7 @@ void AttentionHalf::project(Slot output) {
     ScriptBuilder& script = writer_.script;
     script.part(Part::attn_proj);
     if (!attention_again_) script.start(Module::attn_proj);
-    writer_.run_linear(projection_, reads(output_), output, reads(kInput));
+    split_depth_forward(writer_, projection_, reads(output_), output, reads(kInput));
     if (!attention_again_) {
         saved_output_ = script.save(output_, Module::attn_proj);
         script.commit(Module::attn_proj);
@@ -126,7 +174,7 @@ void AttentionHalf::project(Slot output) {
 
 void AttentionHalf::forward(Slot output) {
     project_to_packed();
-    rotate(Call::rotary_forward, "rotary.forward", packed_);
+    if (!head_norms_) rotate(Call::rotary_forward, "rotary.forward", packed_);
     attend();
     project(output);
     writer_.script.drop(kInput);
@@ -140,7 +188,9 @@ void AttentionHalf::attend_again() {
     script.commit(Module::core_attn);
     script.read(saved_packed_);
     script.phase(Phase::recompute);
-    run_attention(script.operand(saved_packed_));
+    if (head_norms_) norm_heads(script.operand(saved_packed_));
+    script.part(Part::core_attn);
+    run_attention(head_norms_ ? reads(turned_) : script.operand(saved_packed_));
     script.phase(Phase::backward);
 }
 
@@ -150,10 +200,11 @@ Slot AttentionHalf::projection_backward(Slot gradient) {
     if (attention_again_) attend_again();
     script.part(Part::attn_proj);
     if (!attention_again_) script.commit(Module::attn_proj);
-    const Slot output_gradient = writer_.input_gradient(projection_, reads(gradient));
+    const WholeRows whole = whole_rows(writer_, "attn_proj.gradient", reads(gradient));
+    const Slot output_gradient = writer_.input_gradient(projection_, whole.rows);
     if (saved_output_) script.read(*saved_output_);
-    writer_.weight_gradient(projection_, reads(gradient),
-                            saved_output_ ? script.operand(*saved_output_) : reads(output_));
+    writer_.weight_gradient(projection_, whole.rows, saved_output_ ? script.operand(*saved_output_) : reads(output_));
+    drop_whole_rows(writer_, whole);
     if (!attention_again_) script.start(Module::attn_proj);
     return output_gradient;
 }
@@ -166,6 +217,10 @@ Slot AttentionHalf::attention_backward(Slot output_gradient) {
         script.commit(Module::core_attn);
         script.read(saved_packed_);
         script.read(*saved_statistics_);
+        script.phase(Phase::recompute);
+        if (head_norms_) norm_heads(script.operand(saved_packed_));
+        script.phase(Phase::backward);
+        script.part(Part::core_attn);
     }
     const Slot packed_gradient = writer_.make("qkv.gradient", writer_.dim.full_shape(writer_.dim.qkv_width));
     CallSizes sizes = attention_sizes();
@@ -176,14 +231,19 @@ Slot AttentionHalf::attention_backward(Slot output_gradient) {
     work.between = score_gradient_traffic(work);
     const std::int64_t traffic =
         attention_traffic() + 2 * writer_.dim.tokens * (writer_.dim.qkv_width + writer_.dim.output_width);
-    writer_.attention_kernel(
-        "core_attn.backward", pair_flops(work) * 5 * work.head_size, traffic, work,
-        {Call::attention_backward,
-         sizes,
-         {script.operand(saved_packed_), saved_output_ ? script.operand(*saved_output_) : reads(output_),
-          saved_statistics_ ? script.operand(*saved_statistics_) : reads(statistics_), reads(output_gradient),
-          writes(packed_gradient), writes(workspace)}});
+    writer_.attention_kernel("core_attn.backward", pair_flops(work) * 5 * work.head_size, traffic, work,
+                             {Call::attention_backward,
+                              sizes,
+                              {head_norms_ ? reads(turned_) : script.operand(saved_packed_),
+                               saved_output_ ? script.operand(*saved_output_) : reads(output_),
+                               saved_statistics_ ? script.operand(*saved_statistics_) : reads(statistics_),
+                               reads(output_gradient), writes(packed_gradient), writes(workspace)}});
     script.drop(workspace);
+    if (head_norms_) {
+        script.drop(turned_);
+        norm_heads_backward(packed_gradient);
+        script.part(Part::core_attn);
+    }
     script.forget(saved_packed_);
     if (attention_again_) {
         script.drop(output_);
@@ -206,13 +266,14 @@ void AttentionHalf::norm_again() {
 /// Drops `packed_gradient`; returns the gradient of the norm's output.
 Slot AttentionHalf::packed_backward(Slot packed_gradient) {
     ScriptBuilder& script = writer_.script;
-    rotate(Call::rotary_backward, "rotary.backward", packed_gradient);
+    if (!head_norms_) rotate(Call::rotary_backward, "rotary.backward", packed_gradient);
     script.part(Part::qkv_linear);
     if (!norm_saves_.again()) script.commit(Module::qkv_linear);
-    const Slot normed_gradient = writer_.input_gradient(qkv_, reads(packed_gradient));
-    if (norm_saves_.again()) norm_again();
-    script.part(Part::qkv_linear);
-    writer_.weight_gradient(qkv_, reads(packed_gradient), norm_saves_.output());
+    const Slot normed_gradient = split_columns_backward(writer_, qkv_, reads(packed_gradient), [this] {
+        if (norm_saves_.again()) norm_again();
+        writer_.script.part(Part::qkv_linear);
+        return norm_saves_.output();
+    });
     norm_saves_.forget_output();
     script.drop(packed_gradient);
     if (!norm_saves_.again()) script.start(Module::qkv_linear);

@@ -10,6 +10,9 @@
 // open, and the backward wants them in the reverse order; nested ones would have the hooks of Megatron's manager wait
 // for a group before it is fetched, that is, not at all.
 //
+// Norms of the heads (qk_layernorm) and the rotary turn are one kernel, which leaves the packed tensor as it was: that
+// is what is saved, and the backward runs the kernel again before attention's.
+//
 // Recomputation: `layernorm` makes the norm's output again for the qkv linear's weight gradient and saves nothing of
 // it: there is no group qkv_linear. `core_attn` runs attention again before its output is needed and saves neither
 // output nor statistics: no group attn_proj, and core_attn holds the packed tensor alone.
@@ -21,6 +24,12 @@
 #include "planner/layers/stowage/norm_saves.hpp"
 
 namespace stowage::layers {
+
+/// Weights of the norms of query and key heads.
+struct HeadNorms {
+    ParameterIndex query{};
+    ParameterIndex key{};
+};
 
 class AttentionHalf {
 public:
@@ -35,6 +44,10 @@ public:
 private:
     void project_to_packed();
     void rotate(Call call, const char* name, Slot packed);
+    /// The norms of the heads, and the rotary turn behind them: `packed` -> `turned_`, allocated.
+    void norm_heads(CallOperand packed);
+    void norm_heads_backward(Slot packed_gradient);
+    [[nodiscard]] CallSizes head_norm_sizes() const;
     void run_attention(CallOperand packed);
     void attend();
     void project(Slot output);
@@ -53,7 +66,9 @@ private:
     NormSaves norm_saves_;
     LinearWeights qkv_;
     LinearWeights projection_;
+    std::optional<HeadNorms> head_norms_;
     Slot packed_{};      ///< [s, b, (heads + 2 groups) size]
+    Slot turned_{};      ///< with norms of the heads: what attention reads, of packed_'s shape
     Slot output_{};      ///< [s, b, heads size]
     Slot statistics_{};  ///< fp32 [b, heads, s]
     SavedIndex saved_packed_{};

@@ -1,5 +1,7 @@
 #include "planner/layers/stowage/mlp_half.hpp"
 
+#include "planner/layers/stowage/tensor_shards.hpp"
+
 namespace stowage::layers {
 
 using types::RecomputeModule;
@@ -29,7 +31,7 @@ void MlpHalf::forward(Slot input) {
     script.commit(Module::mlp_norm);
     norm_saves_.save_output(std::nullopt);
     script.part(Part::mlp_fc1);
-    writer_.run_linear(fc1_, reads(norm_.output), expanded_);
+    split_columns_forward(writer_, fc1_, reads(norm_.output), expanded_);
     script.drop(norm_.output);
     script.part(Part::mlp_act);
     script.allocate(activated_);
@@ -38,7 +40,7 @@ void MlpHalf::forward(Slot input) {
     if (!fc1_again_) saved_expanded_ = script.save(expanded_);
     script.drop(expanded_);
     script.part(Part::mlp_fc2);
-    writer_.run_linear(fc2_, reads(activated_), kOutput, reads(input));
+    split_depth_forward(writer_, fc2_, reads(activated_), kOutput, reads(input));
     script.drop(activated_);
 }
 
@@ -53,7 +55,7 @@ void MlpHalf::run_fc1_again() {
     norm_again();
     script.part(Part::mlp_fc1);
     script.phase(Phase::recompute);
-    writer_.run_linear(fc1_, norm_saves_.output(), expanded_);
+    split_columns_forward(writer_, fc1_, norm_saves_.output(), expanded_);
     script.phase(Phase::backward);
 }
 
@@ -61,7 +63,8 @@ Slot MlpHalf::activation_backward() {
     ScriptBuilder& script = writer_.script;
     const Dimensions& dim = writer_.dim;
     script.part(Part::mlp_fc2);
-    const Slot activated_gradient = writer_.input_gradient(fc2_, reads(kGradOutput));
+    const WholeRows whole = whole_rows(writer_, "mlp_fc2.gradient", reads(kGradOutput));
+    const Slot activated_gradient = writer_.input_gradient(fc2_, whole.rows);
     script.part(Part::mlp_act);
     const Slot gradient = writer_.make("mlp_fc1.output_gradient", dim.full_shape(dim.fc1_width));
     script.allocate(activated_);
@@ -77,7 +80,8 @@ Slot MlpHalf::activation_backward() {
         script.drop(expanded_);
     script.drop(activated_gradient);
     script.part(Part::mlp_fc2);
-    writer_.weight_gradient(fc2_, reads(kGradOutput), reads(activated_));
+    writer_.weight_gradient(fc2_, whole.rows, reads(activated_));
+    drop_whole_rows(writer_, whole);
     script.drop(activated_);
     return gradient;
 }
@@ -86,10 +90,11 @@ Slot MlpHalf::activation_backward() {
 Slot MlpHalf::fc1_backward(Slot gradient) {
     ScriptBuilder& script = writer_.script;
     script.part(Part::mlp_fc1);
-    const Slot normed_gradient = writer_.input_gradient(fc1_, reads(gradient));
-    if (norm_saves_.again() && !fc1_again_) norm_again();
-    script.part(Part::mlp_fc1);
-    writer_.weight_gradient(fc1_, reads(gradient), norm_saves_.output());
+    const Slot normed_gradient = split_columns_backward(writer_, fc1_, reads(gradient), [this] {
+        if (norm_saves_.again() && !fc1_again_) norm_again();
+        writer_.script.part(Part::mlp_fc1);
+        return norm_saves_.output();
+    });
     norm_saves_.forget_output();
     script.drop(gradient);
     return normed_gradient;

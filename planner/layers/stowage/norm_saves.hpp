@@ -25,6 +25,8 @@ public:
     /// The output for a kernel of the backward, there until `forget_output`.
     CallOperand output();
     void forget_output();
+    /// The input for a kernel of the backward, behind `remake`.
+    [[nodiscard]] CallOperand input() const { return writer_.script.operand(input_); }
     /// Allocates `gradients.input`; lets go of the rest.
     void backward(const NormGradients& gradients);
 

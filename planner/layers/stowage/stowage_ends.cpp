@@ -1,14 +1,18 @@
+#include <algorithm>
+
 #include "planner/layers/stowage/norm_saves.hpp"
 #include "planner/layers/stowage/stowage_scripts.hpp"
+#include "planner/layers/stowage/tensor_shards.hpp"
 
 namespace stowage::layers {
 namespace {
 
 std::int64_t logit_count(const Dimensions& dim) { return dim.tokens * dim.vocabulary; }
 
-/// Tokens of the model's vocabulary; `labels`: the next one of each place.
+/// Tokens of the model's vocabulary, or of this rank's share of it, as if others had none; `labels`: the next one of
+/// each place.
 void load_tokens(StowageWriter& writer, const char* name, Slot tokens, bool labels) {
-    CallSizes sizes = writer.rows_and_columns(writer.model.vocab_size);
+    CallSizes sizes = writer.rows_and_columns(std::min(writer.model.vocab_size, writer.dim.vocabulary));
     sizes.shift = labels;
     writer.memory_kernel(name, 4 * writer.dim.tokens, {Call::load_tokens, sizes, {writes(tokens)}});
 }
@@ -27,7 +31,7 @@ LayerScript hidden_source(const Dimensions& dimensions, const types::Scenario& s
     script.begin_forward(Part::embedding);
     script.allocate(kOutput);
     writer.memory_kernel("input.load", 2 * dimensions.hidden_elements(),
-                         {Call::load_hidden, writer.rows_and_columns(dimensions.hidden), {writes(kOutput)}});
+                         {Call::load_hidden, writer.local_rows_and_columns(dimensions.hidden), {writes(kOutput)}});
     script.begin_backward(Part::embedding);
     script.drop(kGradOutput);
     return script.build();
@@ -40,12 +44,12 @@ LayerScript square_head(const Dimensions& dimensions, const types::Scenario& sce
     StowageWriter writer(script, dimensions, scenario);
     script.boundary(dimensions.hidden_shape(), {0}, DataType::bf16);
     const std::int64_t bytes = 2 * dimensions.hidden_elements();
-    CallSizes sizes = writer.rows_and_columns(dimensions.hidden);
+    CallSizes sizes = writer.local_rows_and_columns(dimensions.hidden);
     sizes.value = 2 / static_cast<double>(dimensions.hidden_elements());
     script.begin_forward(Part::loss);
     CallSizes sums = sizes;
-    sums.workspace_bytes = 4 * norm_partials(dimensions.tokens);
-    const Slot workspace = writer.make("loss.partial_sums", {norm_partials(dimensions.tokens)}, DataType::fp32);
+    sums.workspace_bytes = 4 * norm_partials(dimensions.local_tokens);
+    const Slot workspace = writer.make("loss.partial_sums", {norm_partials(dimensions.local_tokens)}, DataType::fp32);
     writer.memory_kernel(
         "loss.forward", bytes,
         {Call::mean_square_forward, sums, {reads(kInput), writes(StowageState::losses), writes(workspace)}});
@@ -80,7 +84,7 @@ public:
         norm_saves_.forward(kInput, std::nullopt);
         norm_saves_.save_output(std::nullopt);
         script.part(Part::output_layer);
-        writer_.run_linear(output_, reads(norm_.output), logits_);
+        split_columns_forward(writer_, output_, reads(norm_.output), logits_);
         script.drop(norm_.output);
         loss_forward();
         script.drop(kInput);
@@ -91,8 +95,8 @@ public:
         script.begin_backward(Part::loss);
         loss_backward();
         script.part(Part::output_layer);
-        const Slot normed_gradient = writer_.input_gradient(output_, script.operand(saved_logits_));
-        writer_.weight_gradient(output_, script.operand(saved_logits_), norm_saves_.output());
+        const Slot normed_gradient = split_columns_backward(writer_, output_, script.operand(saved_logits_),
+                                                            [this] { return norm_saves_.output(); });
         norm_saves_.forget_output();
         script.forget(saved_logits_);
         script.part(Part::final_norm);
@@ -119,10 +123,19 @@ private:
                               {Call::cross_entropy_forward,
                                loss_sizes(),
                                {reads(logits_), reads(labels), writes(sums), writes(StowageState::losses)}});
+        reduce_over_vocabulary();
         saved_logits_ = script.save(logits_);
         saved_labels_ = script.save(labels);
         saved_sums_ = script.save(sums);
         for (const Slot slot : {logits_, labels, sums}) script.drop(slot);
+    }
+
+    /// One number a token each: the largest logit, the label's, and the sum of exponentials.
+    void reduce_over_vocabulary() {
+        if (writer_.dim.tensor == 1) return;
+        for (const char* name : {"loss.reduce_largest", "loss.reduce_label", "loss.reduce_sum"})
+            writer_.script.collective(
+                {name, CollectiveKind::all_reduce, CommGroup::tensor, Bytes{4 * writer_.dim.tokens}, true});
     }
 
     void loss_backward() {
@@ -165,24 +178,27 @@ LayerScript stowage_embedding(const Dimensions& dimensions, const types::Scenari
     const ParameterIndex table =
         writer.parameter("embedding.word_embeddings.weight", {dimensions.vocabulary, dimensions.hidden},
                          writer.model.vocab_size * dimensions.hidden);
-    const std::int64_t bytes = 2 * dimensions.hidden_elements();
+    const std::int64_t bytes = 2 * dimensions.tokens * dimensions.hidden;
     script.begin_forward(Part::embedding);
     const Slot tokens = writer.make("tokens", {dimensions.tokens}, DataType::int32);
     load_tokens(writer, "embedding.load_tokens", tokens, false);
-    script.allocate(kOutput);
-    writer.memory_kernel(
-        "embedding.forward", 2 * bytes,
-        {Call::embedding_forward, table_sizes(writer), {reads(tokens), reads(table), writes(kOutput)}});
+    const Slot rows = summands(writer, "embedding", kOutput);
+    script.allocate(rows);
+    writer.memory_kernel("embedding.forward", 2 * bytes,
+                         {Call::embedding_forward, table_sizes(writer), {reads(tokens), reads(table), writes(rows)}});
+    sum_over_ranks(writer, "embedding", rows, kOutput);
     const SavedIndex saved = script.save(tokens);
     script.drop(tokens);
 
     script.begin_backward(Part::embedding);
+    const WholeRows gradient = whole_rows(writer, "embedding.gradient", reads(kGradOutput));
     script.read(saved);
     script.phase(Phase::weight_gradient);
     writer.memory_kernel(
         "embedding.backward", bytes + writer.gradient_bytes() * bytes,
-        {Call::embedding_backward, table_sizes(writer), {script.operand(saved), reads(kGradOutput), adds_to(table)}});
+        {Call::embedding_backward, table_sizes(writer), {script.operand(saved), gradient.rows, adds_to(table)}});
     script.phase(Phase::backward);
+    drop_whole_rows(writer, gradient);
     script.forget(saved);
     script.drop(kGradOutput);
     return script.build();

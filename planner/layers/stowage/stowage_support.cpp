@@ -16,7 +16,6 @@ void check_parallel(const types::ParallelLayout& layout, Missing& missing) {
     const auto one = [&](const char* key, std::int64_t size) {
         missing.when(size != 1, std::string{"parallel."} + key, setting(key, size), "use 1");
     };
-    one("tensor_model_parallel_size", layout.tensor_model_parallel_size);
     one("context_parallel_size", layout.context_parallel_size);
     one("expert_tensor_parallel_size", layout.expert_tensor_parallel_size);
     const auto off = [&](const char* key, bool on) {
@@ -119,7 +118,10 @@ void check_experts(const Scenario& scenario, Missing& missing) {
 void check_attention(const types::Model& model, Missing& missing) {
     missing.when(model.multi_latent_attention, "model.multi_latent_attention", "multi-latent attention", kMegatron);
     missing.when(model.window_size.has_value(), "model.window_size", "sliding windows", kMegatron);
-    missing.when(model.qk_layernorm, "model.qk_layernorm", "qk_layernorm: true", kMegatron);
+    const bool whole_width = model.qk_layernorm && model.qk_norm_span == types::QkNormSpan::width;
+    missing.when(whole_width, "model.qk_norm_span", "norms over all heads at once", kMegatron);
+    missing.when(model.qk_layernorm && model.normalization != types::Normalization::RMSNorm, "model.normalization",
+                 "qk_layernorm with LayerNorm", "use RMSNorm");
     missing.when(model.attention_output_gate, "model.attention_output_gate", "attention_output_gate: true", kMegatron);
     missing.when(model.softmax_type != types::SoftmaxType::vanilla, "model.softmax_type",
                  setting("softmax_type", model.softmax_type), "use vanilla");
@@ -182,6 +184,25 @@ void check_optimizer(const types::Optimizer& optimizer, Missing& missing) {
                  "gradient_accumulation_fusion: false", "leave it out: GEMMs add to the gradients themselves");
 }
 
+/// A rank's shares are as wide as kernels need, and biases count once.
+void check_tensor_parallel(const Scenario& scenario, Missing& missing) {
+    const std::int64_t ranks = scenario.parallel.tensor_model_parallel_size;
+    const types::Model& model = scenario.model;
+    if (ranks == 1) return;
+    constexpr const char* kTensor = "parallel.tensor_model_parallel_size";
+    missing.when(model.add_bias_linear, "model.add_bias_linear", "biases of linears under tensor parallelism",
+                 "set add_bias_linear to false");
+    const auto divides = [&](std::int64_t size) { return size % ranks == 0; };
+    missing.when(!divides(model.num_attention_heads) || !divides(model.num_query_groups), kTensor,
+                 "heads that tensor parallelism does not divide", "choose a size that divides heads and groups");
+    missing.when(model.ffn_hidden_size % (8 * ranks) != 0, kTensor,
+                 "a feed-forward width whose share is no multiple of 8", "choose a smaller size");
+    missing.when(padded_vocabulary(scenario) % (8 * ranks) != 0, "model.make_vocab_size_divisible_by",
+                 "a vocabulary whose share is no multiple of 8", "choose a multiple of 8");
+    missing.when(scenario.parallel.sequence_parallel && !divides(scenario.batch.seq_length), "batch.seq_length",
+                 "a sequence that tensor parallelism does not divide", "choose a multiple of the ranks");
+}
+
 void check_recomputation(const types::Recompute& recompute, Missing& missing) {
     using types::RecomputeModule;
     for (const RecomputeModule module : recompute.recompute_modules) {
@@ -197,6 +218,7 @@ void check_recomputation(const types::Recompute& recompute, Missing& missing) {
 
 void check_stowage_layers(const Scenario& scenario, Missing& missing) {
     check_parallel(scenario.parallel, missing);
+    check_tensor_parallel(scenario, missing);
     check_kind_of_model(scenario.model, missing);
     check_experts(scenario, missing);
     check_attention(scenario.model, missing);

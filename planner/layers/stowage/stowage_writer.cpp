@@ -11,9 +11,6 @@ namespace {
 
 using Kind = CallOperand::Kind;
 
-/// Megatron's default.
-constexpr double kNormEpsilon = 1e-5;
-
 std::int64_t product(const Shape& shape) {
     return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>{});
 }
@@ -60,20 +57,34 @@ ParameterIndex StowageWriter::expert_parameter(std::string name, Shape shape) {
     return static_cast<ParameterIndex>(parameters_++);
 }
 
+ParameterIndex StowageWriter::split_parameter(std::string name, Shape shape) {
+    const std::int64_t elements = product(shape) * dim.tensor;
+    return parameter(std::move(name), std::move(shape), elements);
+}
+
 LinearWeights StowageWriter::linear(const std::string& name, std::int64_t columns, std::int64_t depth, bool bias) {
-    LinearWeights linear{name, columns, depth, parameter(name + ".weight", {columns, depth}), {}};
-    if (bias) linear.bias = parameter(name + ".bias", {columns});
+    LinearWeights linear{name, columns, depth, split_parameter(name + ".weight", {columns, depth}), {}};
+    if (bias) linear.bias = split_parameter(name + ".bias", {columns});
     return linear;
 }
 
-StowageNorm StowageWriter::norm(const std::string& name) {
+StowageNorm StowageWriter::declare_norm(const std::string& name, std::int64_t columns, Shape shape) {
     StowageNorm norm;
     norm.name = name;
-    norm.weight = parameter(name + ".weight", {dim.hidden});
-    if (layer_norm()) norm.bias = parameter(name + ".bias", {dim.hidden});
-    norm.output = script.tensor(name + ".output", dim.hidden_shape());
-    norm.rstd = script.tensor(name + ".rstd", {dim.tokens}, DataType::fp32);
-    if (layer_norm()) norm.mean = script.tensor(name + ".mean", {dim.tokens}, DataType::fp32);
+    norm.columns = columns;
+    norm.weight = parameter(name + ".weight", {columns});
+    if (layer_norm()) norm.bias = parameter(name + ".bias", {columns});
+    norm.output = script.tensor(name + ".output", std::move(shape));
+    norm.rstd = script.tensor(name + ".rstd", {dim.local_tokens}, DataType::fp32);
+    if (layer_norm()) norm.mean = script.tensor(name + ".mean", {dim.local_tokens}, DataType::fp32);
+    return norm;
+}
+
+StowageNorm StowageWriter::norm(const std::string& name) { return declare_norm(name, dim.hidden, dim.hidden_shape()); }
+
+StowageNorm StowageWriter::latent_norm(const std::string& name, std::int64_t columns, std::int64_t stride) {
+    StowageNorm norm = declare_norm(name, columns, dim.full_shape(columns));
+    norm.stride = stride;
     return norm;
 }
 
@@ -107,33 +118,43 @@ CallSizes StowageWriter::rows_and_columns(std::int64_t columns) const {
     return sizes;
 }
 
+CallSizes StowageWriter::local_rows_and_columns(std::int64_t columns) const {
+    CallSizes sizes = rows_and_columns(columns);
+    sizes.rows = dim.local_tokens;
+    return sizes;
+}
+
 // --------------------------------------------------------------------------------------------------------------- norms
+
+CallSizes StowageWriter::norm_sizes(const StowageNorm& norm) const {
+    CallSizes sizes = local_rows_and_columns(norm.columns);
+    sizes.stride = norm.stride;
+    sizes.value = kNormEpsilon;
+    sizes.layer_norm = layer_norm();
+    return sizes;
+}
 
 void StowageWriter::run_norm(const StowageNorm& norm, CallOperand input) {
     script.allocate(norm.output);
     script.allocate(norm.rstd);
     if (norm.mean) script.allocate(*norm.mean);
-    KernelCall call{Call::norm_forward, rows_and_columns(dim.hidden), {input, reads(norm.weight)}};
-    call.sizes.value = kNormEpsilon;
-    call.sizes.layer_norm = layer_norm();
+    KernelCall call{Call::norm_forward, norm_sizes(norm), {input, reads(norm.weight)}};
     if (norm.bias) call.operands.push_back(reads(*norm.bias));
     call.operands.push_back(writes(norm.output));
     call.operands.push_back(writes(norm.rstd));
     if (norm.mean) call.operands.push_back(writes(*norm.mean));
-    memory_kernel(norm.name + ".forward", 2 * 2 * dim.hidden_elements(), std::move(call));
+    memory_kernel(norm.name + ".forward", 2 * 2 * dim.local_tokens * norm.columns, std::move(call));
 }
 
 void StowageWriter::norm_backward(const StowageNorm& norm, CallOperand input, CallOperand rstd,
                                   std::optional<CallOperand> mean, const NormGradients& gradients) {
-    script.allocate(gradients.input);
+    if (norm.stride == 0) script.allocate(gradients.input);
     const std::int64_t sums = norm.bias ? 2 : 1;
-    const std::int64_t partials = norm_partials(dim.tokens);
-    const Slot workspace = make(norm.name + ".partial_sums", {sums, partials, dim.hidden}, DataType::fp32);
-    KernelCall call{Call::norm_backward, rows_and_columns(dim.hidden), {input, reads(norm.weight), rstd}};
-    call.sizes.value = kNormEpsilon;
-    call.sizes.layer_norm = layer_norm();
+    const std::int64_t partials = norm_partials(dim.local_tokens);
+    const Slot workspace = make(norm.name + ".partial_sums", {sums, partials, norm.columns}, DataType::fp32);
+    KernelCall call{Call::norm_backward, norm_sizes(norm), {input, reads(norm.weight), rstd}};
     call.sizes.has_addend = gradients.residual.has_value();
-    call.sizes.workspace_bytes = 4 * sums * partials * dim.hidden;
+    call.sizes.workspace_bytes = 4 * sums * partials * norm.columns;
     if (mean) call.operands.push_back(*mean);
     call.operands.push_back(reads(gradients.output));
     if (gradients.residual) call.operands.push_back(reads(*gradients.residual));
@@ -142,7 +163,7 @@ void StowageWriter::norm_backward(const StowageNorm& norm, CallOperand input, Ca
     if (norm.bias) call.operands.push_back(adds_to(*norm.bias));
     call.operands.push_back(writes(workspace));
     const std::int64_t tensors = gradients.residual ? 4 : 3;
-    const std::int64_t traffic = 2 * tensors * dim.hidden_elements() + 2 * call.sizes.workspace_bytes;
+    const std::int64_t traffic = 2 * tensors * dim.local_tokens * norm.columns + 2 * call.sizes.workspace_bytes;
     memory_kernel(norm.name + ".backward", traffic, std::move(call));
     script.drop(workspace);
 }

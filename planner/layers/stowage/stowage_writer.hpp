@@ -19,6 +19,9 @@ namespace stowage::layers {
 /// Scratch memory of cuBLASLt, one for the rank: all GEMMs run on the main stream.
 inline constexpr std::int64_t kGemmWorkspaceBytes = std::int64_t{32} << 20;
 
+/// Megatron's default.
+inline constexpr double kNormEpsilon = 1e-5;
+
 /// Number of a parameter among its script's.
 enum class ParameterIndex : std::uint16_t {};
 
@@ -42,13 +45,16 @@ struct LinearWeights {
     std::optional<ParameterIndex> bias;
 };
 
-/// A norm over the hidden width: its parameters, and the tensors that it makes.
+/// A norm over the hidden width, or over the first `columns` of wider rows: its parameters, and the tensors that it
+/// makes.
 struct StowageNorm {
     std::string name;
+    std::int64_t columns = 0;
+    std::int64_t stride = 0;  ///< width of the input's rows; 0: they are `columns` wide
     ParameterIndex weight{};
     std::optional<ParameterIndex> bias;  ///< LayerNorm
-    Slot output{};                       ///< [s, b, h]
-    Slot rstd{};                         ///< fp32 [tokens]
+    Slot output{};                       ///< as hidden states lie between layers
+    Slot rstd{};                         ///< fp32 [local tokens]
     std::optional<Slot> mean;            ///< LayerNorm
 };
 
@@ -56,7 +62,7 @@ struct StowageNorm {
 struct NormGradients {
     Slot output{};                 ///< of the norm's output
     std::optional<Slot> residual;  ///< of what passes by the norm, added to the result
-    Slot input{};                  ///< allocated by the call
+    Slot input{};                  ///< allocated by the call, unless the norm's rows are a part of its
 };
 
 class StowageWriter {
@@ -78,9 +84,14 @@ public:
     ParameterIndex parameter(std::string name, Shape shape, std::optional<std::int64_t> counted = std::nullopt);
     /// A parameter of this rank's experts [experts, ...]; other ranks have other experts.
     ParameterIndex expert_parameter(std::string name, Shape shape);
+    /// A parameter split over tensor-parallel ranks.
+    ParameterIndex split_parameter(std::string name, Shape shape);
+    /// Split over tensor-parallel ranks by columns or depth.
     LinearWeights linear(const std::string& name, std::int64_t columns, std::int64_t depth, bool bias);
     /// Declares parameters and tensors.
     StowageNorm norm(const std::string& name);
+    /// Of a compressed row, all of whose tokens this rank has; see StowageNorm.
+    StowageNorm latent_norm(const std::string& name, std::int64_t columns, std::int64_t stride);
 
     /// A kernel bound by memory, with what it reads and writes in bytes.
     void memory_kernel(std::string name, std::int64_t traffic, KernelCall call);
@@ -101,12 +112,17 @@ public:
     /// Adds to the gradients of weight and bias.
     void weight_gradient(const LinearWeights& linear, CallOperand gradient, CallOperand input);
 
+    /// Of all tokens.
     [[nodiscard]] CallSizes rows_and_columns(std::int64_t columns) const;
+    /// Of the tokens that lie on this rank between layers.
+    [[nodiscard]] CallSizes local_rows_and_columns(std::int64_t columns) const;
     /// Bytes of an element of a main gradient.
     [[nodiscard]] std::int64_t gradient_bytes() const { return gradient_type_ == DataType::fp32 ? 4 : 2; }
     [[nodiscard]] DataType gradient_type() const { return gradient_type_; }
 
 private:
+    StowageNorm declare_norm(const std::string& name, std::int64_t columns, Shape shape);
+    [[nodiscard]] CallSizes norm_sizes(const StowageNorm& norm) const;
     [[nodiscard]] CallSizes gemm_sizes(const LinearWeights& linear) const;
     void gemm(std::string name, const LinearWeights& linear, std::int64_t operand_elements, std::int64_t result,
               KernelCall call);

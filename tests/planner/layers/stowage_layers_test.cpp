@@ -221,12 +221,17 @@ std::string refusal(const Scenario& scenario) {
 
 TEST(StowageLayers, NameWhatTheyLack) {
     const std::vector<std::pair<std::string, std::function<void(Scenario&)>>> cases{
-        {"tensor_model_parallel_size: 2", [](Scenario& s) { s.parallel.tensor_model_parallel_size = 2; }},
+        {"a feed-forward width whose share is no multiple of 8",
+         [](Scenario& s) { s.parallel.tensor_model_parallel_size = 2; }},
         {"context_parallel_size: 2", [](Scenario& s) { s.parallel.context_parallel_size = 2; }},
         {"multi-latent attention", [](Scenario& s) { s.model.multi_latent_attention = true; }},
         {"multi-token prediction", [](Scenario& s) { s.model.mtp_num_layers = 1; }},
         {"sliding windows", [](Scenario& s) { s.model.window_size = 64; }},
-        {"qk_layernorm: true", [](Scenario& s) { s.model.qk_layernorm = true; }},
+        {"norms over all heads at once",
+         [](Scenario& s) {
+             s.model.qk_layernorm = true;
+             s.model.qk_norm_span = types::QkNormSpan::width;
+         }},
         {"tied embeddings",
          [](Scenario& s) {
              s = plain_gpt();

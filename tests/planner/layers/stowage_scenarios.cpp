@@ -82,4 +82,14 @@ types::Scenario moe_slice() {
     return scenario;
 }
 
+types::Scenario tensor_slice(std::int64_t ranks, bool sequence_parallel) {
+    types::Scenario scenario = grouped_gpt();
+    scenario.model.num_attention_heads = 8;
+    scenario.model.num_query_groups = 8;
+    scenario.model.ffn_hidden_size = 1088;
+    scenario.parallel.tensor_model_parallel_size = ranks;
+    scenario.parallel.sequence_parallel = sequence_parallel;
+    return scenario;
+}
+
 }  // namespace stowage::layers::testing

@@ -17,5 +17,7 @@ types::Scenario grouped_gpt();
 types::Scenario moe_gpt();
 /// The same on 4 ranks of experts, without the shared one.
 types::Scenario moe_slice();
+/// grouped_gpt with 8 heads and groups of 48 and width 1088, split over so many ranks.
+types::Scenario tensor_slice(std::int64_t ranks, bool sequence_parallel);
 
 }  // namespace stowage::layers::testing
