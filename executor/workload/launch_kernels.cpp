@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "executor/workload/kernels/head_norm.hpp"
 #include "executor/workload/launch_moe.hpp"
 #include "executor/workload/launch_optimizer.hpp"
 #include "scenarios/types/check.hpp"
@@ -126,6 +127,39 @@ void rotary(const Launch& launch, bool backward) {
                     {sizes.rows, sizes.batch, sizes.heads, sizes.groups, sizes.head_size}, backward, launch.stream);
 }
 
+[[nodiscard]] kernels::RotaryShape packed_shape(const CallSizes& sizes) {
+    STOWAGE_CHECK(sizes.batch > 0, "rotary embedding needs the batch to know a row's place");
+    return {sizes.rows, sizes.batch, sizes.heads, sizes.groups, sizes.head_size};
+}
+
+void head_norm_forward(const Launch& launch) {
+    Operands operands = launch.operands(launch.sizes.rotary ? 5 : 4);
+    kernels::HeadNormForward buffers;
+    buffers.packed = operands.next();
+    buffers.query_weight = operands.next();
+    buffers.key_weight = operands.next();
+    buffers.table = operands.next_if<const float>(launch.sizes.rotary);
+    buffers.out = operands.next();
+    kernels::head_norm_forward(buffers, packed_shape(launch.sizes), static_cast<float>(launch.sizes.value),
+                               launch.stream);
+}
+
+void head_norm_backward(const Launch& launch) {
+    Operands operands = launch.operands(launch.sizes.rotary ? 8 : 7);
+    kernels::HeadNormBackward buffers;
+    buffers.packed = operands.next();
+    buffers.query_weight = operands.next();
+    buffers.key_weight = operands.next();
+    buffers.table = operands.next_if<const float>(launch.sizes.rotary);
+    buffers.gradient = operands.next();
+    buffers.query_gradient = operands.next();
+    buffers.key_gradient = operands.next();
+    buffers.partials = operands.next<float>();
+    buffers.fp32 = launch.fp32();
+    kernels::head_norm_backward(buffers, packed_shape(launch.sizes), static_cast<float>(launch.sizes.value),
+                                layers::norm_partials(launch.sizes.rows), launch.stream);
+}
+
 void activation_forward(const Launch& launch) {
     Operands operands = launch.operands(2);
     const void* g = operands.next();
@@ -245,6 +279,8 @@ void launch_kernel(const CallShape& shape, std::span<void* const> buffers, const
         case Call::bias_gradient: return bias_gradient(launch);
         case Call::rotary_forward: return rotary(launch, false);
         case Call::rotary_backward: return rotary(launch, true);
+        case Call::head_norm_forward: return head_norm_forward(launch);
+        case Call::head_norm_backward: return head_norm_backward(launch);
         case Call::activation_forward: return activation_forward(launch);
         case Call::activation_backward: return activation_backward(launch);
         case Call::cross_entropy_forward: return cross_entropy_forward(launch);

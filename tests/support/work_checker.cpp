@@ -68,6 +68,18 @@ Operands linear_forward(const CallSizes& s, const Lengths& n) {
     return list;
 }
 
+Operands head_norm(const Call& call, const CallSizes& s, const Lengths& n) {
+    Operands list{in(n.packed), in(2 * s.head_size), in(2 * s.head_size)};
+    if (s.rotary) list.push_back(in(4 * s.sequence * s.head_size));
+    if (call == Call::head_norm_forward) {
+        list.push_back(out(n.packed));
+        return list;
+    }
+    const std::int64_t gradient = n.gradient * 2 * s.head_size;
+    list.insert(list.end(), {both(n.packed), both(gradient), both(gradient), out(2 * n.partial * s.head_size)});
+    return list;
+}
+
 /// Operands of the calls of layers with experts; nothing for others.
 Operands expert_operands(const Call& call, const CallSizes& s, const Lengths& n) {
     const std::int64_t choices = 4 * s.rows * s.topk;
@@ -324,6 +336,8 @@ std::vector<ExpectedOperand> expected_operands(const Call& call, const CallSizes
         case Call::bias_gradient: return {in(n.matrix), both(n.gradient * n.columns), out(n.partial * s.columns)};
         case Call::rotary_forward:
         case Call::rotary_backward: return {both(n.packed), in(4 * s.sequence * s.head_size)};
+        case Call::head_norm_forward:
+        case Call::head_norm_backward: return head_norm(call, s, n);
         case Call::attention_forward: return {in(n.packed), out(n.heads), out(n.statistics), out(s.workspace_bytes)};
         case Call::attention_backward:
             return {in(n.packed), in(n.heads), in(n.statistics), in(n.heads), out(n.packed), out(s.workspace_bytes)};

@@ -13,6 +13,7 @@ void load_embedding_kernels();
 void load_norm_kernels();
 void load_sum_kernels();
 void load_rotary_kernels();
+void load_head_norm_kernels();
 void load_activation_kernels();
 void load_loss_kernels();
 void load_debug_kernels();

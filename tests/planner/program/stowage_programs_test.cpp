@@ -54,8 +54,16 @@ void expect_sound(const Scenario& scenario, const ModuleSet& modules = {}, bool 
     }
 }
 
+Scenario with_head_norms(Scenario scenario) {
+    scenario.model.qk_layernorm = true;
+    return scenario;
+}
+
 std::vector<std::pair<std::string, Scenario>> models() {
-    return {{"bare stack", bare_stack()}, {"plain GPT", plain_gpt()}, {"grouped GPT", grouped_gpt()}};
+    return {{"bare stack", bare_stack()},
+            {"plain GPT", plain_gpt()},
+            {"grouped GPT", grouped_gpt()},
+            {"grouped GPT with norms of heads", with_head_norms(grouped_gpt())}};
 }
 
 Scenario selectively(Scenario scenario, const std::vector<RecomputeModule>& modules) {
