@@ -50,10 +50,9 @@ void HostCounts::copy(const layers::CallSizes& sizes, std::span<void* const> buf
     STOWAGE_CHECK(buffers.size() == 1, "the operands are not those of the call");
     STOWAGE_CHECK(sizes.experts > 0 && sizes.experts <= experts_, "counts of experts that were not prepared");
     const Copy& copy = copy_at(sizes, place);
-    check(
-        cudaMemcpyAsync(const_cast<std::int32_t*>(copy.counts), buffers[0],
-                        static_cast<std::size_t>(sizes.experts) * sizeof(std::int32_t), cudaMemcpyDeviceToHost, stream),
-        "copying the counts of rows to the host");
+    check(cudaMemcpyAsync(copy.counts, buffers[0], static_cast<std::size_t>(sizes.experts) * sizeof(std::int32_t),
+                          cudaMemcpyDeviceToHost, stream),
+          "copying the counts of rows to the host");
 }
 
 /// Whether something was there.

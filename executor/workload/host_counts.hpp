@@ -36,7 +36,7 @@ public:
 
 private:
     struct Copy {
-        volatile std::int32_t* counts = nullptr;  ///< the device writes it
+        std::int32_t* counts = nullptr;  ///< pinned; the device writes it
         std::int64_t experts = 0;
         std::int64_t planned = 0;  ///< rows of an expert, at most
         LaunchPlace place;
