@@ -17,7 +17,6 @@ void check_parallel(const types::ParallelLayout& layout, Missing& missing) {
         missing.when(size != 1, std::string{"parallel."} + key, setting(key, size), "use 1");
     };
     one("context_parallel_size", layout.context_parallel_size);
-    one("expert_tensor_parallel_size", layout.expert_tensor_parallel_size);
     const auto off = [&](const char* key, bool on) {
         missing.when(on, std::string{"parallel."} + key, std::string{key} + ": true", kMegatron);
     };
@@ -84,6 +83,8 @@ void check_expert_sizes(const Scenario& scenario, Missing& missing) {
 
 void check_expert_layout(const Scenario& scenario, Missing& missing) {
     const types::ParallelLayout& layout = scenario.parallel;
+    missing.when(layout.expert_tensor_parallel_size != 1, "parallel.expert_tensor_parallel_size",
+                 setting("expert_tensor_parallel_size", layout.expert_tensor_parallel_size), "use 1");
     constexpr const char* kExpert = "parallel.expert_model_parallel_size";
     constexpr const char* kDivide = "choose a size that divides";
     const auto divides = [](std::int64_t size, std::int64_t whole) { return whole % size == 0; };
