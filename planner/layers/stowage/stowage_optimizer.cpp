@@ -20,9 +20,11 @@ bool ends_with(const std::string& name, const std::string& ending) {
     return name.size() >= ending.size() && name.compare(name.size() - ending.size(), ending.size(), ending) == 0;
 }
 
-/// Replicated over tensor-parallel ranks, and fed with the rank's own tokens alone.
-bool has_partial_gradient(const std::string& name) {
-    return name.find("norm.") != std::string::npos || ends_with(name, "router.weight");
+/// Replicated over tensor-parallel ranks, and fed with the rank's own heads, or with its own tokens alone.
+bool has_partial_gradient(const std::string& name, const types::ParallelLayout& layout) {
+    if (layout.tensor_model_parallel_size == 1) return false;
+    if (name.find("q_norm.") != std::string::npos || name.find("k_norm.") != std::string::npos) return true;
+    return layout.sequence_parallel && (name.find("norm.") != std::string::npos || ends_with(name, "router.weight"));
 }
 
 template <class Visit>
@@ -56,7 +58,7 @@ void reduce_gradients(StowageWriter& writer, const OptimizerShare& share) {
     over_replicas(writer, "gradients.reduce",
                   is_distributed(writer, share) ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce, share,
                   size);
-    if (writer.dim.sequence_parallel && share.partial > 0)
+    if (share.partial > 0)
         writer.script.collective({"gradients.reduce_partial", CollectiveKind::all_reduce, CommGroup::tensor,
                                   Bytes{size * share.partial}, true});
 }
@@ -106,7 +108,7 @@ OptimizerShare optimizer_share(const Scenario& scenario, const StageLayers& stag
     each_parameter(stage, [&](const Parameter& parameter) {
         const std::int64_t length = place_length(parameter.elements());
         if (parameter.kind == ParameterKind::expert) share.experts += length;
-        if (has_partial_gradient(parameter.name)) share.partial += length;
+        if (has_partial_gradient(parameter.name, scenario.parallel)) share.partial += length;
     });
     if (!updates_parameters(scenario)) return share;
     share.owned = elements;

@@ -22,7 +22,7 @@ struct OptimizerShare {
     std::int64_t elements = 0;  ///< all of them
     std::int64_t experts = 0;   ///< those of experts
     std::int64_t owned = 0;     ///< those that the rank updates; 0 without an optimizer
-    std::int64_t partial = 0;   ///< those of whose gradient every tensor-parallel rank has a part
+    std::int64_t partial = 0;   ///< those of whose gradient each of several tensor-parallel ranks has a part
 };
 
 /// `elements`: length of the rank's parameters, by place_parameters.

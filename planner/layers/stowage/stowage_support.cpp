@@ -193,6 +193,7 @@ void check_tensor_parallel(const Scenario& scenario, Missing& missing) {
     constexpr const char* kTensor = "parallel.tensor_model_parallel_size";
     missing.when(model.add_bias_linear, "model.add_bias_linear", "biases of linears under tensor parallelism",
                  "set add_bias_linear to false");
+    missing.when(model.multi_latent_attention, kTensor, "multi-latent attention under tensor parallelism", "use 1");
     const auto divides = [&](std::int64_t size) { return size % ranks == 0; };
     missing.when(!divides(model.num_attention_heads) || !divides(model.num_query_groups), kTensor,
                  "heads that tensor parallelism does not divide", "choose a size that divides heads and groups");
