@@ -240,6 +240,20 @@ TEST_F(ExecutionGpu, AStageOfAPipelineHasTheSameBitsUnderEveryPolicy) {
 }
 
 // 2048 sequences of 4096 tokens of hidden size 4096 are 64 GiB for one tensor of the residual stream.
+/// Eight steps of AdamW, whose main parameters are among the digests, on the slice of one of two tensor-parallel ranks.
+TEST_F(ExecutionGpu, TrainingOfASliceHasTheSameBitsUnderEveryPolicy) {
+    for (const bool sequence_parallel : {false, true}) {
+        types::Scenario scenario = tiny();
+        scenario.optimizer.optimizer = types::OptimizerKind::adam;
+        scenario.optimizer.use_distributed_optimizer = true;
+        scenario.parallel.tensor_model_parallel_size = 2;
+        scenario.parallel.sequence_parallel = sequence_parallel;
+        const ExecutionRequest plain = request_for(scenario);
+        expect_equal_runs({plain, with_megatron(plain), with_stowage(plain),
+                           with_graphs(plain, CudaGraphImpl::transformer_engine, {CudaGraphModule::attn})});
+    }
+}
+
 TEST_F(ExecutionGpu, SaysHowMuchMemoryIsMissing) {
     ExecutionRequest request =
         request_for(reader::load_scenario(source_folder() + "/scenarios/dense-8x4096.yaml").scenario);
