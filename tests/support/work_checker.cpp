@@ -34,15 +34,18 @@ struct Lengths {
           input(2 * s.rows * s.depth),
           weight(2 * s.columns * s.depth),
           gradient(s.gradient_type == types::DataType::fp32 ? 2 : 1),
-          packed(2 * s.rows * (s.heads + 2 * s.groups) * s.head_size),
-          heads(2 * s.rows * s.heads * s.head_size),
+          value_size(s.value_size > 0 ? s.value_size : s.head_size),
+          packed(2 * s.rows * ((s.heads + s.groups) * s.head_size + s.groups * value_size)),
+          heads(2 * s.rows * s.heads * value_size),
+          strided(2 * s.rows * (s.stride > 0 ? s.stride : s.columns)),
           statistics(4 * s.batch * s.heads * s.sequence),
           partial(4 * layers::norm_partials(s.rows)) {}
-    std::int64_t rows, columns, matrix, input, weight, gradient, packed, heads, statistics, partial;
+    std::int64_t rows, columns, matrix, input, weight, gradient, value_size, packed, heads, strided, statistics,
+        partial;
 };
 
 Operands norm_forward(const CallSizes& s, const Lengths& n) {
-    Operands list{in(n.matrix), in(n.columns)};
+    Operands list{in(n.strided), in(n.columns)};
     if (s.layer_norm) list.push_back(in(n.columns));
     list.insert(list.end(), {out(n.matrix), out(n.rows)});
     if (s.layer_norm) list.push_back(out(n.rows));
@@ -50,14 +53,30 @@ Operands norm_forward(const CallSizes& s, const Lengths& n) {
 }
 
 Operands norm_backward(const CallSizes& s, const Lengths& n) {
-    Operands list{in(n.matrix), in(n.columns), in(n.rows)};
+    Operands list{in(n.strided), in(n.columns), in(n.rows)};
     if (s.layer_norm) list.push_back(in(n.rows));
     list.push_back(in(n.matrix));
     if (s.has_addend) list.push_back(in(n.matrix));
-    list.insert(list.end(), {out(n.matrix), both(n.gradient * n.columns)});
+    list.insert(list.end(), {out(n.strided), both(n.gradient * n.columns)});
     if (s.layer_norm) list.push_back(both(n.gradient * n.columns));
     list.push_back(out((s.layer_norm ? 2 : 1) * n.partial * s.columns));
     return list;
+}
+
+/// Keys without the turned columns beside values, and the table of angles.
+std::int64_t keys_and_values(const CallSizes& s) {
+    return 2 * s.rows * s.heads * (s.head_size - s.rope_size + s.value_size);
+}
+std::int64_t angles(const CallSizes& s) { return 4 * s.sequence * s.rope_size; }
+
+Operands latent_pack_forward(const CallSizes& s, const Lengths& n) {
+    return {in(2 * s.rows * s.heads * s.head_size), in(keys_and_values(s)), in(n.strided), in(angles(s)),
+            out(n.packed)};
+}
+
+Operands latent_pack_backward(const CallSizes& s, const Lengths& n) {
+    return {in(n.packed), in(angles(s)), out(2 * s.rows * s.heads * s.head_size), out(keys_and_values(s)),
+            out(n.strided)};
 }
 
 Operands linear_forward(const CallSizes& s, const Lengths& n) {
@@ -338,6 +357,8 @@ std::vector<ExpectedOperand> expected_operands(const Call& call, const CallSizes
         case Call::rotary_backward: return {both(n.packed), in(4 * s.sequence * s.head_size)};
         case Call::head_norm_forward:
         case Call::head_norm_backward: return head_norm(call, s, n);
+        case Call::latent_pack_forward: return latent_pack_forward(s, n);
+        case Call::latent_pack_backward: return latent_pack_backward(s, n);
         case Call::attention_forward: return {in(n.packed), out(n.heads), out(n.statistics), out(s.workspace_bytes)};
         case Call::attention_backward:
             return {in(n.packed), in(n.heads), in(n.statistics), in(n.heads), out(n.packed), out(s.workspace_bytes)};

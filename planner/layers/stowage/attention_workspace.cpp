@@ -6,14 +6,27 @@ namespace {
 /// What the MLP has given back by then.
 constexpr std::int64_t kEnough = 512LL << 20;
 
+/// Multi-latent attention.
+bool has_narrow_values(const Dimensions& dim) {
+    return dim.value_head_size != 0 && dim.value_head_size != dim.head_size;
+}
+
+/// No measurement yet: at most the gradient of the scores with both sides rounded up to the larger tiles, and an fp32
+/// copy of the query's gradient beside the sums of rows.
+std::int64_t most_of_narrow_values(const Dimensions& dim, std::int64_t places) {
+    return 2 * places * places + 4 * places + 4 * places * dim.head_size;
+}
+
 /// Of so many heads over all sequences of the batch: the gradient of the scores in bf16, places rounded up to whole
 /// tiles; fp32 sums of their rows; with shared keys and values, the gradients of both for every head.
 std::int64_t bytes_for(const Dimensions& dim, std::int64_t heads) {
     constexpr std::int64_t kTile = 64;
     constexpr std::int64_t kCounters = 256;
-    const std::int64_t places = (dim.sequence + kTile - 1) / kTile * kTile;
+    const auto rounded = [&](std::int64_t tile) { return (dim.sequence + tile - 1) / tile * tile; };
+    const std::int64_t places = rounded(kTile);
     const std::int64_t of_keys = dim.heads == dim.groups ? 0 : 2 * 2 * dim.sequence * dim.head_size;
-    return heads * (2 * places * places + 4 * places + of_keys) + kCounters;
+    const std::int64_t plain = 2 * places * places + 4 * places + of_keys;
+    return heads * (has_narrow_values(dim) ? most_of_narrow_values(dim, rounded(2 * kTile)) : plain) + kCounters;
 }
 
 }  // namespace

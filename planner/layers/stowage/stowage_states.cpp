@@ -43,8 +43,10 @@ std::vector<StateBuffer> stowage_states(const types::Scenario& scenario, const D
         {"losses", Bytes{4 * scenario.microbatches()}, What::workspace, When::setup, StowageState::losses},
         {"GEMM workspace", Bytes{kGemmWorkspaceBytes}, What::workspace, When::setup, StowageState::workspace},
     };
+    const std::int64_t turned =
+        scenario.model.multi_latent_attention ? scenario.model.qk_pos_emb_head_dim : dimensions.head_size;
     if (scenario.model.position_embedding_type == types::PositionEmbedding::rope)
-        states.push_back({"rotary table", Bytes{4 * dimensions.sequence * (dimensions.head_size / 2) * 2},
+        states.push_back({"rotary table", Bytes{4 * dimensions.sequence * (turned / 2) * 2},
                           What::workspace, When::setup, StowageState::rotary_table});
     if (scenario.model.has_experts())
         states.push_back({"assignment of tokens to experts", Bytes{4 * dimensions.local_tokens * dimensions.topk},

@@ -116,8 +116,31 @@ void check_experts(const Scenario& scenario, Missing& missing) {
     check_expert_layout(scenario, missing);
 }
 
+/// What only multi-latent attention has. Its norms are those of the compressed rows, whatever else qk_layernorm says.
+void check_latent_attention(const types::Model& model, Missing& missing) {
+    missing.when(!model.qk_layernorm, "model.qk_layernorm", "multi-latent attention without qk_layernorm",
+                 "set qk_layernorm to true");
+    missing.when(model.add_bias_linear, "model.add_bias_linear", "multi-latent attention with biases",
+                 "set add_bias_linear to false");
+    missing.when(model.position_embedding_type != types::PositionEmbedding::rope, "model.position_embedding_type",
+                 "multi-latent attention without rotary positions", "use rope");
+    const auto check = [&](const char* key, std::int64_t size, bool good, const char* hint) {
+        missing.when(!good, std::string{"model."} + key, setting(key, size), hint);
+    };
+    constexpr std::int64_t kWidestHead = 256;
+    check("q_lora_rank", model.q_lora_rank, model.q_lora_rank % 8 == 0, "choose a multiple of 8");
+    check("kv_lora_rank", model.kv_lora_rank, model.kv_lora_rank % 8 == 0, "choose a multiple of 8");
+    check("qk_pos_emb_head_dim", model.qk_pos_emb_head_dim, model.qk_pos_emb_head_dim % 16 == 0,
+          "choose a multiple of 16");
+    check("qk_head_dim", model.qk_head_dim,
+          model.qk_head_dim % 8 == 0 && model.qk_head_dim + model.qk_pos_emb_head_dim <= kWidestHead,
+          "choose a multiple of 8, with qk_pos_emb_head_dim at most 256");
+    check("v_head_dim", model.v_head_dim, model.v_head_dim % 8 == 0 && model.v_head_dim <= kWidestHead,
+          "choose a multiple of 8 up to 256");
+}
+
 void check_attention(const types::Model& model, Missing& missing) {
-    missing.when(model.multi_latent_attention, "model.multi_latent_attention", "multi-latent attention", kMegatron);
+    if (model.multi_latent_attention) check_latent_attention(model, missing);
     missing.when(model.window_size.has_value(), "model.window_size", "sliding windows", kMegatron);
     const bool whole_width = model.qk_layernorm && model.qk_norm_span == types::QkNormSpan::width;
     missing.when(whole_width, "model.qk_norm_span", "norms over all heads at once", kMegatron);
@@ -134,7 +157,7 @@ void check_attention(const types::Model& model, Missing& missing) {
                  "heads of size " + std::to_string(model.kv_channels), "use a multiple of 8 up to 128");
     // The kernel turns eight pairs at a time, the halves of a head lying apart.
     const bool rotary = model.position_embedding_type == types::PositionEmbedding::rope;
-    missing.when(rotary && fits && model.kv_channels % 16 != 0, "model.kv_channels",
+    missing.when(rotary && fits && !model.multi_latent_attention && model.kv_channels % 16 != 0, "model.kv_channels",
                  "rotary positions in heads of size " + std::to_string(model.kv_channels), "use a multiple of 16");
 }
 
@@ -210,7 +233,7 @@ void check_recomputation(const types::Recompute& recompute, Missing& missing) {
     for (const RecomputeModule module : recompute.recompute_modules) {
         const bool known = module == RecomputeModule::core_attn || module == RecomputeModule::layernorm ||
                            module == RecomputeModule::mlp || module == RecomputeModule::moe_act ||
-                           module == RecomputeModule::shared_experts;
+                           module == RecomputeModule::shared_experts || module == RecomputeModule::mla_up_proj;
         missing.when(recompute.selects(module) && !known, "recompute.recompute_modules",
                      "recomputation of " + std::string{types::name_of(module)}, "leave the module out");
     }

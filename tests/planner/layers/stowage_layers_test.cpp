@@ -224,7 +224,6 @@ TEST(StowageLayers, NameWhatTheyLack) {
         {"a feed-forward width whose share is no multiple of 8",
          [](Scenario& s) { s.parallel.tensor_model_parallel_size = 2; }},
         {"context_parallel_size: 2", [](Scenario& s) { s.parallel.context_parallel_size = 2; }},
-        {"multi-latent attention", [](Scenario& s) { s.model.multi_latent_attention = true; }},
         {"multi-token prediction", [](Scenario& s) { s.model.mtp_num_layers = 1; }},
         {"sliding windows", [](Scenario& s) { s.model.window_size = 64; }},
         {"norms over all heads at once",

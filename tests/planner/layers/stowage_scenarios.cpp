@@ -62,6 +62,20 @@ types::Scenario grouped_gpt() {
     return scenario;
 }
 
+types::Scenario latent_gpt() {
+    types::Scenario scenario = grouped_gpt();
+    types::Model& model = scenario.model;
+    model.multi_latent_attention = true;
+    model.qk_layernorm = true;
+    model.num_query_groups = 6;
+    model.q_lora_rank = 136;
+    model.kv_lora_rank = 88;
+    model.qk_head_dim = 40;
+    model.qk_pos_emb_head_dim = 16;
+    model.v_head_dim = 32;
+    return scenario;
+}
+
 types::Scenario moe_gpt() {
     types::Scenario scenario = grouped_gpt();
     types::Model& model = scenario.model;
