@@ -68,19 +68,23 @@ struct Shape {
     std::int64_t heads = 0;
     std::int64_t groups = 0;
     std::int64_t head_size = 0;
+    std::int64_t value_size = 0;
     double scale = 0;
 
-    [[nodiscard]] std::int64_t packed_width() const { return (all_heads + 2 * all_groups) * head_size; }
-    [[nodiscard]] std::int64_t output_width() const { return all_heads * head_size; }
+    [[nodiscard]] std::int64_t packed_width() const {
+        return (all_heads + all_groups) * head_size + all_groups * value_size;
+    }
+    [[nodiscard]] std::int64_t output_width() const { return all_heads * value_size; }
 };
 
-std::vector<std::int64_t> dimensions(const Shape& shape, std::int64_t heads) {
-    return {shape.batch, heads, shape.sequence, shape.head_size};
+/// Of `heads` of `size` elements.
+std::vector<std::int64_t> dimensions(const Shape& shape, std::int64_t heads, std::int64_t size) {
+    return {shape.batch, heads, shape.sequence, size};
 }
 
-/// Of [batch, head, place, element] in rows of `width` elements.
-std::vector<std::int64_t> strides(const Shape& shape, std::int64_t width) {
-    return {width, shape.head_size, shape.all_batch * width, 1};
+/// Of [batch, head, place, element] in rows of `width` elements, with heads of `size`.
+std::vector<std::int64_t> strides(const Shape& shape, std::int64_t width, std::int64_t size) {
+    return {width, size, shape.all_batch * width, 1};
 }
 
 enum Uid : std::int64_t { kQuery = 1, kKey, kValue, kOutput, kStatistics, kGradient, kDQuery, kDKey, kDValue };
@@ -113,17 +117,20 @@ std::shared_ptr<graph::Graph> empty_graph() {
 
 std::shared_ptr<graph::Graph> forward_graph(const Shape& shape) {
     auto made = empty_graph();
-    const auto packed = strides(shape, shape.packed_width());
-    const Tensor query = input(*made, "query", kQuery, dimensions(shape, shape.heads), packed);
-    const Tensor key = input(*made, "key", kKey, dimensions(shape, shape.groups), packed);
-    const Tensor value = input(*made, "value", kValue, dimensions(shape, shape.groups), packed);
+    const auto packed = strides(shape, shape.packed_width(), shape.head_size);
+    const auto packed_values = strides(shape, shape.packed_width(), shape.value_size);
+    const Tensor query = input(*made, "query", kQuery, dimensions(shape, shape.heads, shape.head_size), packed);
+    const Tensor key = input(*made, "key", kKey, dimensions(shape, shape.groups, shape.head_size), packed);
+    const Tensor value =
+        input(*made, "value", kValue, dimensions(shape, shape.groups, shape.value_size), packed_values);
     auto attributes = graph::SDPA_attributes()
                           .set_name("attention")
                           .set_generate_stats(true)
                           .set_causal_mask(true)
                           .set_attn_scale(static_cast<float>(shape.scale));
     const auto [output, statistics] = made->sdpa(query, key, value, attributes);
-    mark_output(output, kOutput, dimensions(shape, shape.heads), strides(shape, shape.output_width()));
+    mark_output(output, kOutput, dimensions(shape, shape.heads, shape.value_size),
+                strides(shape, shape.output_width(), shape.value_size));
     mark_output(statistics, kStatistics, statistics_dimensions(shape), statistics_strides(shape));
     statistics->set_data_type(DataType_t::FLOAT);
     return made;
@@ -131,15 +138,18 @@ std::shared_ptr<graph::Graph> forward_graph(const Shape& shape) {
 
 std::shared_ptr<graph::Graph> backward_graph(const Shape& shape) {
     auto made = empty_graph();
-    const auto packed = strides(shape, shape.packed_width());
-    const auto plain = strides(shape, shape.output_width());
-    const auto query_dims = dimensions(shape, shape.heads);
-    const auto key_dims = dimensions(shape, shape.groups);
+    const auto packed = strides(shape, shape.packed_width(), shape.head_size);
+    const auto packed_values = strides(shape, shape.packed_width(), shape.value_size);
+    const auto plain = strides(shape, shape.output_width(), shape.value_size);
+    const auto query_dims = dimensions(shape, shape.heads, shape.head_size);
+    const auto key_dims = dimensions(shape, shape.groups, shape.head_size);
+    const auto value_dims = dimensions(shape, shape.groups, shape.value_size);
+    const auto output_dims = dimensions(shape, shape.heads, shape.value_size);
     const Tensor query = input(*made, "query", kQuery, query_dims, packed);
     const Tensor key = input(*made, "key", kKey, key_dims, packed);
-    const Tensor value = input(*made, "value", kValue, key_dims, packed);
-    const Tensor output = input(*made, "output", kOutput, query_dims, plain);
-    const Tensor gradient = input(*made, "gradient", kGradient, query_dims, plain);
+    const Tensor value = input(*made, "value", kValue, value_dims, packed_values);
+    const Tensor output = input(*made, "output", kOutput, output_dims, plain);
+    const Tensor gradient = input(*made, "gradient", kGradient, output_dims, plain);
     const Tensor statistics =
         input(*made, "statistics", kStatistics, statistics_dimensions(shape), statistics_strides(shape));
     statistics->set_data_type(DataType_t::FLOAT);
@@ -152,13 +162,14 @@ std::shared_ptr<graph::Graph> backward_graph(const Shape& shape) {
         made->sdpa_backward(query, key, value, output, gradient, statistics, attributes);
     mark_output(d_query, kDQuery, query_dims, packed);
     mark_output(d_key, kDKey, key_dims, packed);
-    mark_output(d_value, kDValue, key_dims, packed);
+    mark_output(d_value, kDValue, value_dims, packed_values);
     return made;
 }
 
 std::string text_of(Call call, const Shape& shape) {
-    return fmt::format("{} of {} x {} tokens, {} heads in {} groups of {}", layers::name_of(call), shape.batch,
-                       shape.sequence, shape.heads, shape.groups, shape.head_size);
+    return fmt::format("{} of {} x {} tokens, {} heads in {} groups of {}, values of {}, {}", layers::name_of(call),
+                       shape.batch, shape.sequence, shape.heads, shape.groups, shape.head_size, shape.value_size,
+                       call == Call::attention_backward ? "deterministic" : "causal");
 }
 
 struct Plan {
@@ -182,10 +193,13 @@ struct PlanKey {
     std::int64_t heads = 0;
     std::int64_t groups = 0;
     std::int64_t head_size = 0;
+    std::int64_t value_size = 0;
     double scale = 0;
     std::int64_t workspace_bytes = 0;
     friend auto operator<=>(const PlanKey&, const PlanKey&) = default;
 };
+
+std::int64_t value_size(const CallSizes& sizes) { return sizes.value_size > 0 ? sizes.value_size : sizes.head_size; }
 
 PlanKey key_of(Call call, const CallSizes& sizes) {
     return {call == Call::attention_backward,
@@ -194,6 +208,7 @@ PlanKey key_of(Call call, const CallSizes& sizes) {
             sizes.heads,
             sizes.groups,
             sizes.head_size,
+            value_size(sizes),
             sizes.value,
             sizes.workspace_bytes};
 }
@@ -205,8 +220,8 @@ struct Ready {
 };
 
 Shape shape_of(const CallSizes& sizes, std::int64_t parts) {
-    return {sizes.batch,         parts == 1 ? sizes.batch : 1, sizes.sequence,  sizes.heads, sizes.groups,
-            sizes.heads / parts, sizes.groups / parts,         sizes.head_size, sizes.value};
+    return {sizes.batch,         parts == 1 ? sizes.batch : 1, sizes.sequence,  sizes.heads,       sizes.groups,
+            sizes.heads / parts, sizes.groups / parts,         sizes.head_size, value_size(sizes), sizes.value};
 }
 
 /// The fewest parts, more than `parts`, that would fit if workspace grew with heads; none if groups cannot be split so.
@@ -257,7 +272,7 @@ void add_packed(Pointers& pointers, void* packed, const Shape& shape, std::int64
     const std::int64_t group = part * shape.groups;
     pointers[uids[0]] = at(packed, part * shape.heads * head_bytes);
     pointers[uids[1]] = at(packed, (shape.all_heads + group) * head_bytes);
-    pointers[uids[2]] = at(packed, (shape.all_heads + shape.all_groups + group) * head_bytes);
+    pointers[uids[2]] = at(packed, (shape.all_heads + shape.all_groups) * head_bytes + group * 2 * shape.value_size);
 }
 
 /// forward: packed, o, statistics, workspace. backward: packed, o, statistics, do, packed gradient, workspace.
@@ -267,7 +282,7 @@ Pointers pointers_of(Call call, const Shape& shape, std::int64_t launch, std::sp
     const std::int64_t parts = shape.all_heads / shape.heads;
     const std::int64_t part = launch % parts;
     const std::int64_t sequence = launch / parts;
-    const std::int64_t output_bytes = 2 * (part * shape.heads * shape.head_size + sequence * shape.output_width());
+    const std::int64_t output_bytes = 2 * (part * shape.heads * shape.value_size + sequence * shape.output_width());
     const auto statistics_bytes =
         static_cast<std::int64_t>(sizeof(float)) * (sequence * shape.all_heads + part * shape.heads) * shape.sequence;
     void* const packed = at(buffers[0], 2 * sequence * shape.packed_width());

@@ -3,7 +3,8 @@
 // Causal attention, forward and backward, through cuDNN's fused kernels; without dropout, the backward deterministic.
 //
 // Layout. A row is one token: row = place * batch + sequence of the batch. A packed row holds all queries (heads x
-// head_size), then all keys (groups x head_size), then all values; query head h attends to group h / (heads / groups).
+// head_size), then all keys (groups x head_size), then all values (groups x value_size, head_size unless said
+// otherwise); query head h attends to group h / (heads / groups).
 // The library sees strided views of that, so nothing is copied. The gradient is packed alike; statistics are the
 // log-sum-exp of each row of scores, fp32 [batch, heads, sequence].
 //

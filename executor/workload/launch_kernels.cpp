@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "executor/workload/kernels/head_norm.hpp"
+#include "executor/workload/launch_attention_kernels.hpp"
 #include "executor/workload/launch_moe.hpp"
 #include "executor/workload/launch_optimizer.hpp"
 #include "scenarios/types/check.hpp"
@@ -76,6 +77,8 @@ void embedding_backward(const Launch& launch) {
                                 launch.stream);
 }
 
+std::int64_t norm_stride(const CallSizes& sizes) { return sizes.stride > 0 ? sizes.stride : sizes.columns; }
+
 void norm_forward(const Launch& launch) {
     const bool layer_norm = launch.sizes.layer_norm;
     Operands operands = launch.operands(layer_norm ? 6 : 4);
@@ -86,6 +89,7 @@ void norm_forward(const Launch& launch) {
     buffers.y = operands.next();
     buffers.rstd = operands.next<float>();
     buffers.mean = operands.next_if<float>(layer_norm);
+    buffers.stride = norm_stride(launch.sizes);
     buffers.epsilon = static_cast<float>(launch.sizes.value);
     buffers.layer_norm = layer_norm;
     kernels::norm_forward(buffers, launch.extent(), launch.stream);
@@ -105,6 +109,7 @@ void norm_backward(const Launch& launch) {
     buffers.weight_gradient = operands.next();
     buffers.bias_gradient = operands.next_if(layer_norm);
     buffers.partials = operands.next<float>();
+    buffers.stride = norm_stride(launch.sizes);
     buffers.layer_norm = layer_norm;
     buffers.fp32 = launch.fp32();
     kernels::norm_backward(buffers, launch.extent(), layers::norm_partials(launch.sizes.rows), launch.stream);
@@ -247,10 +252,14 @@ bool has_vector_rows(Call call) {
 void require_supported(Call call, const CallSizes& sizes) {
     require_moe_supported(call, sizes);
     require_optimizer_supported(call, sizes);
+    require_latent_pack_supported(call, sizes);
     if (has_vector_rows(call) && sizes.columns % kernels::kVector != 0) {
         refuse(call, "the row length", sizes.columns, "multiples of 8");
     }
     const bool norm = call == Call::norm_forward || call == Call::norm_backward;
+    if (norm && sizes.stride % kernels::kVector != 0) {
+        refuse(call, "the distance of rows", sizes.stride, "multiples of 8");
+    }
     if (norm && sizes.columns > kernels::kMostNormColumns) {
         refuse(call, "the row length", sizes.columns, fmt::format("at most {}", kernels::kMostNormColumns));
     }
@@ -261,12 +270,16 @@ void require_supported(Call call, const CallSizes& sizes) {
     if (is_attention(call) && sizes.head_size % kernels::kVector != 0) {
         refuse(call, "the head size", sizes.head_size, "multiples of 8");
     }
+    if (is_attention(call) && sizes.value_size % kernels::kVector != 0) {
+        refuse(call, "the size of values", sizes.value_size, "multiples of 8");
+    }
 }
 
 void launch_kernel(const CallShape& shape, std::span<void* const> buffers, const kernels::LoadKey& key,
                    cudaStream_t stream) {
     STOWAGE_CHECK(shape.sizes.rows > 0, "a call on nothing");
     if (is_moe(shape.call)) return launch_moe(shape, buffers, stream);
+    if (is_latent_pack(shape.call)) return launch_latent_pack(shape, buffers, stream);
     if (is_optimizer(shape.call)) return launch_optimizer(shape, buffers, key.step, stream);
     const Launch launch{shape.sizes, buffers, key, stream};
     switch (shape.call) {

@@ -51,7 +51,8 @@ struct NormForward {
     const void* bias = nullptr;  ///< LayerNorm
     void* y = nullptr;
     float* rstd = nullptr;
-    float* mean = nullptr;  ///< LayerNorm
+    float* mean = nullptr;    ///< LayerNorm
+    std::int64_t stride = 0;  ///< elements from row to row of x
     float epsilon = 0;
     bool layer_norm = false;
 };
@@ -68,6 +69,7 @@ struct NormBackward {
     void* weight_gradient = nullptr;
     void* bias_gradient = nullptr;  ///< LayerNorm
     float* partials = nullptr;      ///< [count, columns], for the bias another such behind it
+    std::int64_t stride = 0;        ///< elements from row to row of x and dx
     bool layer_norm = false;
     bool fp32 = false;  ///< the two gradients
 };

@@ -9,6 +9,7 @@ void load_kernels() {
     load_sum_kernels();
     load_rotary_kernels();
     load_head_norm_kernels();
+    load_latent_pack_kernels();
     load_activation_kernels();
     load_loss_kernels();
     load_debug_kernels();

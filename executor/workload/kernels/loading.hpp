@@ -14,6 +14,7 @@ void load_norm_kernels();
 void load_sum_kernels();
 void load_rotary_kernels();
 void load_head_norm_kernels();
+void load_latent_pack_kernels();
 void load_activation_kernels();
 void load_loss_kernels();
 void load_debug_kernels();

@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(Threads, kResident / Threads)
     __shared__ float shared[2][kWarp];
     const std::int64_t row = blockIdx.x;
     Packed x[K];
-    load_columns<Threads, K>(bf16(buffers.x) + row * columns, columns, x);
+    load_columns<Threads, K>(bf16(buffers.x) + row * buffers.stride, columns, x);
     const float inverse = 1.0F / static_cast<float>(columns);
     float mean = 0.0F;
     if constexpr (LayerNorm) mean = block_sum(sum_columns<Threads, K, false>(x, 0.0F, columns), shared[0]) * inverse;
@@ -97,7 +97,7 @@ __device__ __forceinline__ void read_row(const NormBackward& buffers, std::int64
         const std::int64_t column = (v * Threads + threadIdx.x) * kVector;
         out.x[v] = out.dy[v] = out.residual[v] = Packed{};
         if (column >= columns) continue;
-        out.x[v] = load(bf16(buffers.x) + row * columns + column);
+        out.x[v] = load(bf16(buffers.x) + row * buffers.stride + column);
         out.dy[v] = load(bf16(buffers.dy) + row * columns + column);
         if (buffers.residual != nullptr) out.residual[v] = load(bf16(buffers.residual) + row * columns + column);
     }
@@ -151,7 +151,7 @@ __device__ __forceinline__ void write_dx(const NormBackward& buffers, const Row<
             const float normal = (x[i] - row.mean) * row.rstd;
             x[i] = row.rstd * (dy[i] * w[i] - means.x - normal * means.y) + residual[i];
         }
-        store(static_cast<__nv_bfloat16*>(buffers.dx) + place * columns + column, pack(x));
+        store(static_cast<__nv_bfloat16*>(buffers.dx) + place * buffers.stride + column, pack(x));
     }
 }
 

@@ -1,28 +1,9 @@
-#include "executor/workload/kernels/device.cuh"
+#include "executor/workload/kernels/turn.cuh"
 
 namespace stowage::executor::kernels {
 namespace {
 
 constexpr int kThreads = 256;
-
-/// (x, y) turned by each angle: cos and sin stand side by side.
-template <bool Backward>
-__device__ __forceinline__ void turn(float (&x)[8], float (&y)[8], const float4* angles) {
-#pragma unroll
-    for (int pair = 0; pair < 4; ++pair) {
-        const float4 two = angles[pair];
-        const float cosines[2] = {two.x, two.z};
-        const float sines[2] = {Backward ? -two.y : two.y, Backward ? -two.w : two.w};
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int i = 2 * pair + half;
-            const float a = x[i];
-            const float b = y[i];
-            x[i] = a * cosines[half] - b * sines[half];
-            y[i] = b * cosines[half] + a * sines[half];
-        }
-    }
-}
 
 /// A block for each row; a thread takes eight pairs of a head at a time. The row's angles are read once from memory.
 template <bool Backward>
