@@ -11,6 +11,7 @@
 #include "planner/layers/inventory.hpp"
 #include "planner/layers/stage.hpp"
 #include "planner/layers/support.hpp"
+#include "scenarios/reader/scenario_reader.hpp"
 #include "scenarios/types/error.hpp"
 #include "tests/planner/layers/stowage_scenarios.hpp"
 
@@ -145,6 +146,14 @@ TEST(StowageMoe, CountsExpertsOfAllRanks) {
     EXPECT_EQ(rank_parameters(build_stage(moe_slice(), 0)), 4 * attention + dense + 3 * own + ends + padding);
     for (const Parameter& parameter : moe_layer(moe_slice()).parameters)
         EXPECT_EQ(parameter.kind == ParameterKind::expert, parameter.name.starts_with("expert_fc")) << parameter.name;
+}
+
+// Published: 30,532,122,624; the same whoever's layers run it.
+TEST(StowageMoe, OfQwen3HaveThePublishedParameters) {
+    Scenario scenario = reader::read_scenario(std::string(STOWAGE_SOURCE_DIR) + "/scenarios/qwen3-30b-a3b-ep8.yaml");
+    EXPECT_EQ(model_parameters(scenario), 30'532'122'624);
+    scenario.implementation = types::Implementation::megatron;
+    EXPECT_EQ(model_parameters(scenario), 30'532'122'624);
 }
 
 TEST(StowageMoe, KeepsTheAssignmentOfOneMicrobatch) {
