@@ -174,9 +174,11 @@ void Execution::set_up() {
     begin_training();
     cudaStream_t stream = machine_.main().get();
     for (const StowageState state : {StowageState::gradients, StowageState::losses}) clear(state);
+    const types::Model& model = request_.scenario.model;
+    // Plain angles, also where the model scales them (YaRN): time and memory are the same.
+    const std::int64_t turned = model.multi_latent_attention ? model.qk_pos_emb_head_dim : model.kv_channels;
     if (const Address table = interpreter_->state(StowageState::rotary_table))
-        workload_.fill_rotary_table(pointer(table), request_.scenario.batch.seq_length,
-                                    request_.scenario.model.kv_channels, kRotaryBase, stream);
+        workload_.fill_rotary_table(pointer(table), request_.scenario.batch.seq_length, turned, kRotaryBase, stream);
     assign_experts();
     digests_ = std::make_unique<GradientDigests>(
         parameters_, interpreter_->state(StowageState::gradients), gradient_bytes(request_.scenario),
