@@ -19,6 +19,7 @@ using layers::Call;
 using layers::Phase;
 using layers::testing::bare_stack;
 using layers::testing::grouped_gpt;
+using layers::testing::latent_gpt;
 using layers::testing::plain_gpt;
 using types::Module;
 using types::ModuleSet;
@@ -63,7 +64,8 @@ std::vector<std::pair<std::string, Scenario>> models() {
     return {{"bare stack", bare_stack()},
             {"plain GPT", plain_gpt()},
             {"grouped GPT", grouped_gpt()},
-            {"grouped GPT with norms of heads", with_head_norms(grouped_gpt())}};
+            {"grouped GPT with norms of heads", with_head_norms(grouped_gpt())},
+            {"latent attention", latent_gpt()}};
 }
 
 Scenario selectively(Scenario scenario, const std::vector<RecomputeModule>& modules) {
@@ -125,6 +127,22 @@ TEST(StowagePrograms, FindEveryOperandUnderRecomputation) {
     }
 }
 
+// With and without a compressed query; the projections up run again alone, or with what is around them.
+TEST(StowagePrograms, FindEveryOperandWhereProjectionsUpRunAgain) {
+    using M = RecomputeModule;
+    for (const std::int64_t query : {136, 0})
+        for (const std::vector<M>& modules : {std::vector{M::mla_up_proj}, std::vector{M::mla_up_proj, M::core_attn},
+                                              std::vector{M::mla_up_proj, M::layernorm},
+                                              std::vector{M::mla_up_proj, M::layernorm, M::core_attn, M::mlp}})
+            for (unsigned number = 0; number < 32; ++number)
+                for (const bool freely : {false, true}) {
+                    SCOPED_TRACE(std::to_string(query) + ", " + subset(number).joined(" "));
+                    Scenario scenario = selectively(latent_gpt(), modules);
+                    scenario.model.q_lora_rank = query;
+                    expect_sound(scenario, subset(number), freely);
+                }
+}
+
 TEST(StowagePrograms, FindEveryOperandInPipelines) {
     for (const auto& [name, scenario] : models()) {
         SCOPED_TRACE(name);
@@ -143,6 +161,7 @@ TEST(StowagePrograms, FindEveryOperandWhateverModulesLeave) {
         for (const bool freely : {false, true}) {
             expect_sound(bare_stack(), subset(number), freely);
             expect_sound(grouped_gpt(), subset(number), freely);
+            expect_sound(latent_gpt(), subset(number), freely);
         }
     }
 }
