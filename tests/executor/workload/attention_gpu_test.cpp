@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "executor/cuda/device_error.hpp"
+#include "planner/layers/stowage/attention_workspace.hpp"
 #include "tests/executor/workload/workload_fixture.hpp"
 
 namespace stowage::executor {
@@ -13,7 +14,7 @@ using Doubles = std::vector<double>;
 constexpr std::int64_t kWorkspace = 64 << 20;
 
 CallSizes sizes_of(std::int64_t batch, std::int64_t sequence, std::int64_t heads, std::int64_t groups,
-                   std::int64_t head_size) {
+                   std::int64_t head_size, std::int64_t value_size = 0) {
     CallSizes sizes;
     sizes.rows = batch * sequence;
     sizes.batch = batch;
@@ -21,6 +22,7 @@ CallSizes sizes_of(std::int64_t batch, std::int64_t sequence, std::int64_t heads
     sizes.heads = heads;
     sizes.groups = groups;
     sizes.head_size = head_size;
+    sizes.value_size = value_size;
     sizes.value = 1.0 / std::sqrt(static_cast<double>(head_size));
     sizes.workspace_bytes = kWorkspace;
     return sizes;
@@ -31,9 +33,10 @@ class Reference {
 public:
     explicit Reference(const CallSizes& sizes)
         : sizes_(sizes),
-          width_((sizes.heads + 2 * sizes.groups) * sizes.head_size),
+          value_size_(sizes.value_size > 0 ? sizes.value_size : sizes.head_size),
+          width_((sizes.heads + sizes.groups) * sizes.head_size + sizes.groups * value_size_),
           packed(random_values(sizes.rows * width_, 1)),
-          d_output(random_values(sizes.rows * sizes.heads * sizes.head_size, 2)),
+          d_output(random_values(sizes.rows * sizes.heads * value_size_, 2)),
           output(d_output.size()),
           statistics(static_cast<std::size_t>(sizes.rows * sizes.heads)),
           d_packed(packed.size()) {
@@ -44,6 +47,7 @@ public:
 
 private:
     CallSizes sizes_;
+    std::int64_t value_size_;
     std::int64_t width_;
 
 public:
@@ -65,11 +69,13 @@ private:
         return row_at(b, place) + static_cast<std::size_t>((sizes_.heads + group) * sizes_.head_size);
     }
     [[nodiscard]] std::size_t value_at(std::int64_t b, std::int64_t head, std::int64_t place) const {
-        return key_at(b, head, place) + static_cast<std::size_t>(sizes_.groups * sizes_.head_size);
+        const std::int64_t group = head / (sizes_.heads / sizes_.groups);
+        return row_at(b, place) +
+               static_cast<std::size_t>((sizes_.heads + sizes_.groups) * sizes_.head_size + group * value_size_);
     }
-    [[nodiscard]] double dot(const Values& left, std::size_t l, const Values& right, std::size_t r) const {
+    static double dot(const Values& left, std::size_t l, const Values& right, std::size_t r, std::int64_t size) {
         double sum = 0;
-        for (std::size_t i = 0; i < static_cast<std::size_t>(sizes_.head_size); ++i) {
+        for (std::size_t i = 0; i < static_cast<std::size_t>(size); ++i) {
             sum += static_cast<double>(left[l + i]) * static_cast<double>(right[r + i]);
         }
         return sum;
@@ -77,12 +83,12 @@ private:
 
     void one_query(std::int64_t b, std::int64_t head, std::int64_t place) {
         const std::size_t query = query_at(b, head, place);
-        const auto out =
-            static_cast<std::size_t>(((place * sizes_.batch + b) * sizes_.heads + head) * sizes_.head_size);
+        const auto out = static_cast<std::size_t>(((place * sizes_.batch + b) * sizes_.heads + head) * value_size_);
         Doubles weights;
         double sum = 0;
         for (std::int64_t j = 0; j <= place; ++j) {
-            weights.push_back(std::exp(sizes_.value * dot(packed, query, packed, key_at(b, head, j))));
+            weights.push_back(
+                std::exp(sizes_.value * dot(packed, query, packed, key_at(b, head, j), sizes_.head_size)));
             sum += weights.back();
         }
         statistics[static_cast<std::size_t>((b * sizes_.heads + head) * sizes_.sequence + place)] = std::log(sum);
@@ -91,7 +97,7 @@ private:
         for (std::int64_t j = 0; j <= place; ++j) {
             double& weight = weights[static_cast<std::size_t>(j)];
             weight /= sum;
-            d_weights.push_back(dot(d_output, out, packed, value_at(b, head, j)));
+            d_weights.push_back(dot(d_output, out, packed, value_at(b, head, j), value_size_));
             mean += weight * d_weights.back();
         }
         for (std::int64_t j = 0; j <= place; ++j) {
@@ -101,9 +107,11 @@ private:
         }
     }
     void add(std::size_t query, std::size_t out, std::size_t key, std::size_t value, double weight, double d_score) {
-        for (std::size_t i = 0; i < static_cast<std::size_t>(sizes_.head_size); ++i) {
+        for (std::size_t i = 0; i < static_cast<std::size_t>(value_size_); ++i) {
             output[out + i] += weight * static_cast<double>(packed[value + i]);
             d_packed[value + i] += weight * static_cast<double>(d_output[out + i]);
+        }
+        for (std::size_t i = 0; i < static_cast<std::size_t>(sizes_.head_size); ++i) {
             d_packed[query + i] += d_score * static_cast<double>(packed[key + i]);
             d_packed[key + i] += d_score * static_cast<double>(packed[query + i]);
         }
@@ -136,6 +144,46 @@ TEST_F(AttentionGpu, IsCausalSoftmaxForwardAndBackward) {
 
 TEST_F(AttentionGpu, SharesKeysAndValuesInGroupsAndKeepsTheSequencesOfABatchApart) {
     expect_right(sizes_of(2, 128, 8, 2, 64));
+}
+
+// Multi-latent attention: every head has its own key, and a value narrower than that.
+TEST_F(AttentionGpu, TakesValuesNarrowerThanKeys) {
+    expect_right(sizes_of(1, 192, 4, 4, 192, 128));
+    expect_right(sizes_of(2, 128, 2, 2, 192, 128));
+}
+
+TEST_F(AttentionGpu, GivesTheSameGradientEveryTimeWithNarrowValues) {
+    CallSizes sizes = sizes_of(1, 1024, 4, 4, 192, 128);
+    const Buffer packed = bf16_buffer(random_values(1024 * 4 * 512, 1));
+    const Buffer d_output = bf16_buffer(random_values(1024 * 512, 2));
+    const Buffer output = empty_bf16(1024 * 512);
+    const Buffer statistics = empty_fp32(4 * 1024);
+    const Buffer workspace(kWorkspace);
+    run(Call::attention_forward, sizes, {&packed, &output, &statistics, &workspace});
+    std::vector<std::uint64_t> digests;
+    for (int round = 0; round < 5; ++round) {
+        const Buffer d_packed = empty_bf16(1024 * 4 * 512);
+        run(Call::attention_backward, sizes, {&packed, &output, &statistics, &d_output, &d_packed, &workspace});
+        digests.push_back(d_packed.digest());
+    }
+    EXPECT_EQ(digests, std::vector<std::uint64_t>(5, digests[0]));
+}
+
+// What the planner gives is enough for all heads of the part that it allows.
+TEST_F(AttentionGpu, DoesWithTheScratchMemoryThatIsPlannedForNarrowValues) {
+    layers::Dimensions dim;
+    dim.micro_batch = 1;
+    dim.sequence = 1000;
+    dim.heads = dim.groups = 16;
+    dim.head_size = 192;
+    dim.value_head_size = 128;
+    CallSizes sizes = sizes_of(1, 1000, 16, 16, 192, 128);
+    sizes.workspace_bytes = layers::attention_backward_workspace(dim);
+    const CallShape backward{Call::attention_backward, sizes};
+    const AttentionWorkspace used = workload().prepare({&backward, 1}).front().workspace;
+    EXPECT_EQ(used.parts, 1);
+    EXPECT_LE(used.whole_bytes, sizes.workspace_bytes);
+    RecordProperty("bytes", std::to_string(used.whole_bytes));
 }
 
 // Heads of a group go together, so nothing is added across parts. The library may choose other tiles for fewer heads,
