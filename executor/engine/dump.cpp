@@ -57,6 +57,14 @@ Json experts(const types::Scenario& scenario) {
             {"scaling", model.moe_router_topk_scaling_factor}};
 }
 
+Json latent_attention(const types::Model& model) {
+    return {{"query", model.q_lora_rank},
+            {"key_value", model.kv_lora_rank},
+            {"plain", model.qk_head_dim},
+            {"turned", model.qk_pos_emb_head_dim},
+            {"value", model.v_head_dim}};
+}
+
 Json description(const ExecutionRequest& request, const DumpedStep& step) {
     const types::Model& model = request.scenario.model;
     Json json{{"layers", model.num_layers},
@@ -74,6 +82,7 @@ Json description(const ExecutionRequest& request, const DumpedStep& step) {
               {"microbatches", request.scenario.microbatches()},
               {"gradient_bytes", request.scenario.optimizer.grad_reduce_in_bf16 ? 2 : 4},
               {"losses", step.losses}};
+    if (model.multi_latent_attention) json["latent"] = latent_attention(model);
     if (model.has_experts()) json["experts"] = experts(request.scenario);
     for (const PlacedParameter& parameter : step.parameters)
         json["parameters"].push_back(

@@ -6,8 +6,9 @@
 The dump holds parameters, tokens, losses and main gradients of step 0 (executor/engine/dump.hpp). Two references are
 made: one in fp32 and one in bf16 as PyTorch rounds it. Judged by: the executor's distance from the fp32 reference may be
 at most twice what PyTorch's own bf16 run has (both round as they go, in different places), and losses agree within
-0.5 %. Layers may have experts, all of them on the one rank: tokens go where the dump says. Exits with 0 if so, 1 if not,
-77 if PyTorch is missing (says so), 2 for a wrong command line and for a dump that no reference is made for.
+0.5 %. Layers may have experts, all of them on the one rank (tokens go where the dump says), norms of heads, and
+multi-latent attention. Exits with 0 if so, 1 if not, 77 if PyTorch is missing (says so), 2 for a wrong command line and
+for a dump that no reference is made for.
 """
 
 import json
@@ -59,6 +60,7 @@ class Model:
         self.parameters = parameters
 
     def norm(self, name, x):
+        """Over the last dimension: a row, a part of one, or a head."""
         weight = self.parameters[name + ".weight"]
         if self.step["layer_norm"]:
             return functional.layer_norm(x, x.shape[-1:], weight, self.parameters[name + ".bias"], EPSILON)
@@ -78,17 +80,44 @@ class Model:
         cos, sin = angles.cos(), angles.sin()
         return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).to(heads.dtype)
 
-    def attention(self, packed):
+    def attention(self, prefix, normed):
+        if "latent" in self.step:
+            return self.latent_attention(prefix, normed)
+        packed = self.linear(prefix + "qkv_linear", normed)
         heads, groups, size = (self.step[key] for key in ("heads", "groups", "head_size"))
         s, b = packed.shape[:2]
         query, key, value = packed.split([heads * size, groups * size, groups * size], -1)
         query, key, value = (t.reshape(s, b, -1, size) for t in (query, key, value))
+        if prefix + "q_norm.weight" in self.parameters:
+            query, key = self.norm(prefix + "q_norm", query), self.norm(prefix + "k_norm", key)
         if self.step["rotary"]:
             query, key = self.rotate(query), self.rotate(key)
         key, value = (t.repeat_interleave(heads // groups, 2) for t in (key, value))
+        return self.mix(query, key, value)
+
+    def mix(self, query, key, value):
+        """[s, b, h, d] each, value with a d of its own; scores are scaled by the square root of the query's d."""
         query, key, value = (t.permute(1, 2, 0, 3) for t in (query, key, value))
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        return mixed.permute(2, 0, 1, 3).reshape(s, b, heads * size)
+        return mixed.permute(2, 0, 1, 3).flatten(2)
+
+    def latent_attention(self, prefix, normed):
+        sizes = self.step["latent"]
+        s, b = normed.shape[:2]
+        if sizes["query"]:
+            latent = self.norm(prefix + "q_latent_norm", self.linear(prefix + "q_down", normed))
+            query = self.linear(prefix + "q_up", latent)
+        else:
+            query = self.linear(prefix + "q_proj", normed)
+        latent, turned = self.linear(prefix + "kv_down", normed).split([sizes["key_value"], sizes["turned"]], -1)
+        both = self.linear(prefix + "kv_up", self.norm(prefix + "kv_latent_norm", latent))
+        query = query.reshape(s, b, self.step["heads"], -1)
+        both = both.reshape(s, b, self.step["heads"], -1)
+        plain_query, turned_query = query.split([sizes["plain"], sizes["turned"]], -1)
+        plain_key, value = both.split([sizes["plain"], sizes["value"]], -1)
+        turned_key = self.rotate(turned.unsqueeze(2)).expand(-1, -1, self.step["heads"], -1)
+        query = torch.cat([plain_query, self.rotate(turned_query)], -1)
+        return self.mix(query, torch.cat([plain_key, turned_key], -1), value)
 
     def activation(self, g):
         if not self.step["gated"]:
@@ -134,8 +163,8 @@ class Model:
 
     def layer(self, number, x):
         prefix = f"layers.{number}."
-        packed = self.linear(prefix + "qkv_linear", self.norm(prefix + "attn_norm", x))
-        x = x + self.linear(prefix + "attn_proj", self.attention(packed))
+        mixed = self.attention(prefix, self.norm(prefix + "attn_norm", x))
+        x = x + self.linear(prefix + "attn_proj", mixed)
         return self.feed_forward(prefix, number, x)
 
     def loss(self, tokens, labels):
