@@ -183,13 +183,13 @@ TEST_F(ExecutionGpu, RecomputationGivesTheSameBits) {
         expect_same_bits(with_stowage(request));
     }
     ExecutionRequest whole = request_for(tiny());
+    whole.scenario.offload.offload_modules = types::ModuleSet{};  // its layers save their input alone
     whole.scenario.recompute.recompute_granularity = types::RecomputeGranularity::full;
     whole.scenario.recompute.recompute_method = types::RecomputeMethod::uniform;
     whole.scenario.recompute.recompute_num_layers = 2;
     ExecutionRequest in_graph = with_graphs(whole, CudaGraphImpl::full_iteration, {});
     in_graph.allocator = AllocatorKind::planned;
-    expect_equal_runs(
-        {request_for(tiny()), whole, in_graph});  // nothing is offloaded: its layers save their input alone
+    expect_equal_runs({request_for(tiny()), whole, in_graph});
 }
 
 /// LayerNorm, GELU, biases, two sequences in a microbatch, bf16 gradients.
