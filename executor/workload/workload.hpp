@@ -78,8 +78,8 @@ public:
                 const LaunchPlace& place);
 
     /// Looks at the counts of rows that counts_to_host brought since the last call, by launches and by replays; what it
-    /// brought must be complete: call it when the host has waited for the stream. Throws: types::Error with exit code 4,
-    /// naming layer and expert, if the routing gave an expert more rows than planned.
+    /// brought must be complete: call it when the host has waited for the stream. Throws: types::Error with exit code
+    /// 4, naming layer and expert, if the routing gave an expert more rows than planned.
     void check_counts();
 
     /// table[sequence, head_size / 2, 2], fp32: cos and sin of place * base^(-2 i / head_size).

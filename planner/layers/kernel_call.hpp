@@ -50,10 +50,10 @@ enum class Call : std::uint8_t {
     head_norm_backward,  ///< packed as before the norm, query weight, key weight, [table], inout packed gradient, inout
                          ///< query weight gradient, inout key weight gradient, workspace fp32[2, norm_partials(rows),
                          ///< head_size]; a row's 1 / rms is computed again
-    latent_pack_forward,  ///< q[rows, heads head_size], kv[rows, heads (head_size - rope_size + value_size)],
-                          ///< down[rows, stride], table, out packed[rows, heads (2 head_size + value_size)]: queries,
-                          ///< keys and values of all heads. The last rope_size columns of a head of q, and those of
-                          ///< `down`, which all heads' keys share, are turned
+    latent_pack_forward,   ///< q[rows, heads head_size], kv[rows, heads (head_size - rope_size + value_size)],
+                           ///< down[rows, stride], table, out packed[rows, heads (2 head_size + value_size)]: queries,
+                           ///< keys and values of all heads. The last rope_size columns of a head of q, and those of
+                           ///< `down`, which all heads' keys share, are turned
     latent_pack_backward,  ///< packed gradient, table, out dq, out dkv, out ddown: its last rope_size columns only
     router_forward,   ///< logits fp32[rows, experts], assignment int32[rows, topk], out weights fp32[rows, topk] of the
                       ///< assigned experts, out choice int32[rows, topk] that the scores alone would have made
@@ -61,10 +61,10 @@ enum class Call : std::uint8_t {
     route_rows,       ///< assignment int32[rows, topk], out places int32[rows, topk], out sources int32[rows topk], out
                  ///< counts int32[experts]: places of the choices in the order of experts, and of tokens within one;
                  ///< the choice (token topk + k) at each place
-    counts_to_host,   ///< counts int32[experts]: copied to the host, which compares them when it next waits: more than
-                      ///< `depth` rows for one expert is an error
-    permute_forward,  ///< x[rows, columns], weights fp32[rows, topk], sources, out y[rows topk, columns], out row
-                      ///< weights fp32[rows topk]
+    counts_to_host,    ///< counts int32[experts]: copied to the host, which compares them when it next waits: more than
+                       ///< `depth` rows for one expert is an error
+    permute_forward,   ///< x[rows, columns], weights fp32[rows, topk], sources, out y[rows topk, columns], out row
+                       ///< weights fp32[rows topk]
     permute_backward,  ///< dy, drow_weights, places, out dx[rows, columns], out dweights fp32[rows, topk]
     exchange_rows,     ///< x[rows, columns], [fp32[rows]], out y[depth, columns], [out fp32[depth]]: what `batch` ranks
                        ///< would send, each as this one does: in blocks by expert and rank where x has them by rank and

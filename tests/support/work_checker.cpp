@@ -95,7 +95,10 @@ Operands head_norm(const Call& call, const CallSizes& s, const Lengths& n) {
         return list;
     }
     const std::int64_t gradient = n.gradient * 2 * s.head_size;
-    list.insert(list.end(), {both(n.packed), both(gradient), both(gradient), out(2 * n.partial * s.head_size)});
+    list.push_back(both(n.packed));
+    list.push_back(both(gradient));
+    list.push_back(both(gradient));
+    list.push_back(out(2 * n.partial * s.head_size));
     return list;
 }
 

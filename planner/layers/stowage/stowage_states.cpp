@@ -46,8 +46,8 @@ std::vector<StateBuffer> stowage_states(const types::Scenario& scenario, const D
     const std::int64_t turned =
         scenario.model.multi_latent_attention ? scenario.model.qk_pos_emb_head_dim : dimensions.head_size;
     if (scenario.model.position_embedding_type == types::PositionEmbedding::rope)
-        states.push_back({"rotary table", Bytes{4 * dimensions.sequence * (turned / 2) * 2},
-                          What::workspace, When::setup, StowageState::rotary_table});
+        states.push_back({"rotary table", Bytes{4 * dimensions.sequence * (turned / 2) * 2}, What::workspace,
+                          When::setup, StowageState::rotary_table});
     if (scenario.model.has_experts())
         states.push_back({"assignment of tokens to experts", Bytes{4 * dimensions.local_tokens * dimensions.topk},
                           What::workspace, When::setup, StowageState::assignment});

@@ -13,10 +13,11 @@ types::Scenario bare_stack();
 types::Scenario plain_gpt();
 /// With 2 groups of keys and rotary positions instead, SwiGLU, RMSNorm, gradients in bf16.
 types::Scenario grouped_gpt();
-/// That one with multi-latent attention: compressed query 136, compressed keys and values 88, heads of 40 columns and 16
-/// turned ones, values of 32.
+/// That one with multi-latent attention: compressed query 136, compressed keys and values 88, heads of 40 columns and
+/// 16 turned ones, values of 32.
 types::Scenario latent_gpt();
-/// grouped_gpt with a dense layer and three of 24 experts of width 200, three a token, and a shared expert of width 136.
+/// grouped_gpt with a dense layer and three of 24 experts of width 200, three a token, and a shared expert of width
+/// 136.
 types::Scenario moe_gpt();
 /// The same on 4 ranks of experts, without the shared one.
 types::Scenario moe_slice();
