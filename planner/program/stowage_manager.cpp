@@ -66,8 +66,8 @@ BackwardOrders StowageManager::backward_hook(layers::StepKind kind, std::uint32_
     STOWAGE_CHECK(own.number != kNotOrdered, "a group with hooks has a place in the backward order");
     const auto number = static_cast<std::int64_t>(own.number);
     const GroupRef ref{chunk, group};
-    if (reloads_by_layer_) issue_for_layer(ref, orders.reloads);
     const bool reads = kind == layers::StepKind::read;
+    if (reloads_by_layer_ && kind != layers::StepKind::commit) issue_for_layer(ref, orders.reloads);
     if (!reloads_by_layer_ && kind == layers::StepKind::start) issue(number + reload_ahead_, ref, orders.reloads);
     if (!reloads_by_layer_ && reads) issue(number + reload_ahead_ - 1, ref, orders.reloads);
     if (!reads) return orders;
@@ -100,12 +100,15 @@ std::int64_t StowageManager::end_of_layer(std::int64_t number) const {
 }
 
 /// Reloads what has left, up to this place in the order of the backwards. What the forward has not come to yet is left
-/// for the first hook of its own backward; what has no forward hook in this stage of the run is passed over then.
+/// for the first hook of its own backward; what has no forward hook in this stage of the run is passed over then, or,
+/// where its chunk has no hook at all, by the next chunk's.
 void StowageManager::issue(std::int64_t up_to, GroupRef by, std::vector<GroupRef>& reloads) {
     for (; next_reload_ < sequence_.size() && static_cast<std::int64_t>(next_reload_) <= up_to; ++next_reload_) {
         const GroupRef ref = sequence_[next_reload_];
         Group& group = chunks_[ref.chunk].groups[ref.group];
-        if (group.place == Place::undecided && !chunks_[ref.chunk].backward_begun) return;
+        const bool to_come =
+            !chunks_[ref.chunk].backward_begun && next_reload_ > chunks_[by.chunk].groups[by.group].number;
+        if (group.place == Place::undecided && to_come) return;
         if (group.place != Place::host) continue;
         group.place = Place::reloading;
         group.issued_by = by;

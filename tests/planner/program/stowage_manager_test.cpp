@@ -142,6 +142,15 @@ TEST(StowageManager, ReloadsAWholeLayerAtTheFirstHookOfTheOneBeforeUnderGraphsOf
     EXPECT_EQ(reloads, (std::vector<std::size_t>{2, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0}));
 }
 
+TEST(StowageManager, PassesOverAChunkWithoutHooks) {
+    // The first chunk lies in graphs whole: in the steady step nobody asks about it.
+    Driver driver(2, {true, true}, 1, 0);
+    driver.forward(1);
+    driver.take();
+    driver.backward(1);
+    EXPECT_EQ(driver.take(), (Log{"load 1.1", "wait near 1.1", "load 1.0", "wait 1.0"}));
+}
+
 TEST(StowageManager, RefusesAReloadBehindItsUse) {
     EXPECT_THROW(Driver(1, {true}, 0, 1), std::logic_error);
     EXPECT_THROW(Driver(1, {true}, 1, -1), std::logic_error);
