@@ -74,13 +74,10 @@ void Interpreter::compute(const Operation& operation) {
     machine_.compute(work, addresses_, operation.stream, place());
 }
 
-/// What a call puts into the graph at least: a kernel, or a copy to the host, or what the runtime does by itself.
+/// What a call puts into the graph at least: a kernel, or what the runtime does by itself.
 void Interpreter::count_node(Call call) {
     const bool by_runtime = call == Call::copy || call == Call::clear || call == Call::keep_rows;
-    if (call == Call::counts_to_host)
-        ++expected_.copies;
-    else if (!by_runtime)
-        ++expected_.kernels;
+    if (!by_runtime) ++expected_.kernels;
 }
 
 void Interpreter::copy(const Operation& operation) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "executor/cuda/check.hpp"
+#include "executor/workload/kernels/moe.hpp"
 #include "scenarios/types/check.hpp"
 #include "scenarios/types/error.hpp"
 
@@ -50,9 +51,8 @@ void HostCounts::copy(const layers::CallSizes& sizes, std::span<void* const> buf
     STOWAGE_CHECK(buffers.size() == 1, "the operands are not those of the call");
     STOWAGE_CHECK(sizes.experts > 0 && sizes.experts <= experts_, "counts of experts that were not prepared");
     const Copy& copy = copy_at(sizes, place);
-    check(cudaMemcpyAsync(copy.counts, buffers[0], static_cast<std::size_t>(sizes.experts) * sizeof(std::int32_t),
-                          cudaMemcpyDeviceToHost, stream),
-          "copying the counts of rows to the host");
+    kernels::counts_to_host(static_cast<const std::int32_t*>(buffers[0]), copy.counts, sizes.experts, stream);
+    check(cudaGetLastError(), "launching the kernel that writes counts of rows to the host");
 }
 
 /// Whether something was there.

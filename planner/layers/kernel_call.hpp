@@ -61,10 +61,10 @@ enum class Call : std::uint8_t {
     route_rows,       ///< assignment int32[rows, topk], out places int32[rows, topk], out sources int32[rows topk], out
                  ///< counts int32[experts]: places of the choices in the order of experts, and of tokens within one;
                  ///< the choice (token topk + k) at each place
-    counts_to_host,    ///< counts int32[experts]: copied to the host, which compares them when it next waits: more than
-                       ///< `depth` rows for one expert is an error
-    permute_forward,   ///< x[rows, columns], weights fp32[rows, topk], sources, out y[rows topk, columns], out row
-                       ///< weights fp32[rows topk]
+    counts_to_host,   ///< counts int32[experts]: written to the host, which compares them when it next waits: more than
+                      ///< `depth` rows for one expert is an error
+    permute_forward,  ///< x[rows, columns], weights fp32[rows, topk], sources, out y[rows topk, columns], out row
+                      ///< weights fp32[rows topk]
     permute_backward,  ///< dy, drow_weights, places, out dx[rows, columns], out dweights fp32[rows, topk]
     exchange_rows,     ///< x[rows, columns], [fp32[rows]], out y[depth, columns], [out fp32[depth]]: what `batch` ranks
                        ///< would send, each as this one does: in blocks by expert and rank where x has them by rank and

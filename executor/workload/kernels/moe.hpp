@@ -44,6 +44,10 @@ void router_backward(const float* logits, const std::int32_t* assignment, const 
 void route_rows(const std::int32_t* assignment, std::int32_t* places, std::int32_t* sources, std::int32_t* counts,
                 std::int64_t count, std::int64_t experts, cudaStream_t stream);
 
+/// Writes the counts into pinned memory of the host, which sees them when it has waited for the stream. No engine for
+/// copies is used. Cost: one trip over the link.
+void counts_to_host(const std::int32_t* counts, std::int32_t* host, std::int64_t experts, cudaStream_t stream);
+
 /// y[place] = x[sources[place] / topk], and the same of fp32 weights, one a choice, where there are any. `segments`:
 /// places are visited in so many parts side by side, best one for each expert, so that a token's copies are made at
 /// about the same time and its row is read from memory once.

@@ -97,13 +97,25 @@ __global__ void __launch_bounds__(kThreads)
 
 static_assert(kWarps == kWarp);
 
+/// A kernel, not a copy: a copy would queue behind those that carry groups to the host, and the main stream with it.
+__global__ void counts_kernel(const std::int32_t* __restrict__ counts, volatile std::int32_t* host, int experts) {
+    const int expert = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+    if (expert < experts) host[expert] = counts[expert];
+    __threadfence_system();
+}
+
 }  // namespace
+
+void counts_to_host(const std::int32_t* counts, std::int32_t* host, std::int64_t experts, cudaStream_t stream) {
+    constexpr int kCounts = 256;  // threads of a block
+    counts_kernel<<<blocks_for(experts, kCounts), kCounts, 0, stream>>>(counts, host, static_cast<int>(experts));
+}
 
 void route_rows(const std::int32_t* assignment, std::int32_t* places, std::int32_t* sources, std::int32_t* counts,
                 std::int64_t count, std::int64_t experts, cudaStream_t stream) {
     route_kernel<<<static_cast<unsigned>(experts), kThreads, 0, stream>>>(assignment, places, sources, counts, count);
 }
 
-void load_routing_kernels() { load_each(route_kernel); }
+void load_routing_kernels() { load_each(route_kernel, counts_kernel); }
 
 }  // namespace stowage::executor::kernels

@@ -14,7 +14,7 @@ void FakeMachine::compute(const program::Work& work, std::span<const Address> bu
     std::string call = fmt::format("{} on {} for {}:", layers::name_of(work.call), on(stream), place.microbatch);
     for (const Address buffer : buffers) call += fmt::format(" {:#x}", buffer);
     note(std::move(call));
-    ++(work.call == layers::Call::counts_to_host ? captured_.copies : captured_.kernels);
+    ++captured_.kernels;
 }
 
 void FakeMachine::copy(program::Direction direction, Address from, Address to, Bytes bytes, program::Stream stream) {
