@@ -4,17 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "executor/cuda/device.hpp"
-#include "executor/engine/engine.hpp"
-#include "planner/layers/stage.hpp"
-#include "planner/program/choose_free.hpp"
-#include "scenarios/reader/scenario_reader.hpp"
 #include "scenarios/types/error.hpp"
+#include "tests/executor/engine/execution_requests.hpp"
 
 namespace stowage::executor {
 namespace {
@@ -29,22 +24,9 @@ const ModuleSet kExperts{Module::expert_fc1, Module::moe_act};
 const std::vector<CudaGraphModule> kRouter{CudaGraphModule::attn, CudaGraphModule::moe_router,
                                            CudaGraphModule::moe_preprocess};
 
-class ExpertsGpu : public ::testing::Test {
-protected:
-    void SetUp() override {
-        const auto reason = no_device_reason();
-        if (!reason) return;
-        if (std::getenv("STOWAGE_REQUIRE_GPU") != nullptr) FAIL() << *reason;
-        GTEST_SKIP() << *reason;
-    }
-};
+class ExpertsGpu : public support::GpuTest {};
 
-/// Tests are carried to machines where the tree lies elsewhere.
-Scenario tiny() {
-    const char* const told = std::getenv("STOWAGE_SOURCE_DIR");
-    const std::string folder = told != nullptr ? told : STOWAGE_SOURCE_DIR;
-    return reader::load_scenario(folder + "/scenarios/moe-tiny.yaml").scenario;
-}
+Scenario tiny() { return shipped_scenario("moe-tiny"); }
 
 /// One of four ranks, with four of the experts.
 Scenario slice() {
@@ -62,55 +44,22 @@ Scenario skewed_slice(double skew) {
     return scenario;
 }
 
-/// Four steps, each of whose gradients counts.
 ExecutionRequest request_for(Scenario scenario) {
-    ExecutionRequest request;
-    request.scenario = std::move(scenario);
-    request.choice.min_offloaded_tensor_size = 1024;
-    request.policy = "none";
-    request.steps = 4;
-    request.warmup_steps = 1;
-    request.digest_every_step = true;
-    request.profile = false;
-    request.gemm_table = ::testing::TempDir() + "stowage-moe-tiny-gemms.json";
-    return request;
+    return digested_request(std::move(scenario), 4, "stowage-moe-tiny-gemms.json");
 }
 
 ExecutionRequest with_megatron(ExecutionRequest request, bool delayed = false) {
-    request.policy = "megatron";
-    request.choice.modules = kExperts;
     request.choice.delay_until_cuda_graph = delayed;
-    return request;
+    return under_megatron(std::move(request), kExperts);
 }
 
 ExecutionRequest with_stowage(ExecutionRequest request) {
-    request.policy = "stowage";
-    request.choice.modules = {Module::core_attn, Module::attn_proj, Module::expert_fc1, Module::moe_act};
-    request.choice.free = program::choose_free(layers::build_stage(request.scenario, 0), request.choice, 1.0);
-    request.allocator = AllocatorKind::planned;
-    return request;
+    return under_stowage(std::move(request),
+                         {Module::core_attn, Module::attn_proj, Module::expert_fc1, Module::moe_act});
 }
 
-ExecutionRequest with_graphs(ExecutionRequest request) {
-    request.scenario.cuda_graph.cuda_graph_impl = CudaGraphImpl::transformer_engine;
-    request.scenario.cuda_graph.cuda_graph_modules = kRouter;
-    return request;
-}
-
-recording::Measurement run(const ExecutionRequest& request) {
-    Execution execution(request, {});
-    execution.reach_steady();
-    execution.measure();
-    return execution.take().measurement;
-}
-
-void expect_equal_runs(const std::vector<ExecutionRequest>& requests) {
-    const recording::Measurement first = run(requests.front());
-    for (std::size_t i = 1; i < requests.size(); ++i) {
-        const recording::Measurement measured = run(requests[i]);
-        EXPECT_EQ(measured.run_digest, first.run_digest) << "request " << i;
-        EXPECT_EQ(measured.losses, first.losses) << "request " << i;
-    }
+ExecutionRequest with_router_graphs(ExecutionRequest request) {
+    return with_graphs(std::move(request), CudaGraphImpl::transformer_engine, kRouter);
 }
 
 // Weights are small and tokens are random: every token is about equally likely, so the loss is ln(4096) = 8.32.
@@ -132,8 +81,8 @@ TEST_F(ExpertsGpu, EveryPolicyGivesTheSameBits) {
 TEST_F(ExpertsGpu, GraphsOfTheRouterGiveTheSameBits) {
     for (const Scenario& scenario : {tiny(), slice()}) {
         const ExecutionRequest plain = request_for(scenario);
-        expect_equal_runs({plain, with_graphs(plain), with_graphs(with_megatron(plain)),
-                           with_graphs(with_megatron(plain, true)), with_graphs(with_stowage(plain))});
+        expect_equal_runs({plain, with_router_graphs(plain), with_router_graphs(with_megatron(plain)),
+                           with_router_graphs(with_megatron(plain, true)), with_router_graphs(with_stowage(plain))});
     }
 }
 
@@ -148,7 +97,7 @@ TEST_F(ExpertsGpu, EveryRouterGivesTheSameBitsUnderEveryPolicy) {
         model.moe_router_group_topk = 2;
         model.moe_router_topk_scaling_factor = 2.5;
         const ExecutionRequest plain = request_for(scenario);
-        expect_equal_runs({plain, with_stowage(plain), with_graphs(with_megatron(plain))});
+        expect_equal_runs({plain, with_stowage(plain), with_router_graphs(with_megatron(plain))});
     }
 }
 
@@ -191,7 +140,7 @@ types::ExitCode stops_with(const ExecutionRequest& request, std::string& words) 
 TEST_F(ExpertsGpu, ARoutingBeyondThePlanIsAnError) {
     const ExecutionRequest planned = request_for(skewed_slice(1.3));
     std::string words;
-    for (const ExecutionRequest& request : {planned, with_graphs(planned)}) {
+    for (const ExecutionRequest& request : {planned, with_router_graphs(planned)}) {
         EXPECT_EQ(stops_with(request, words), types::ExitCode::yes) << words;
         ExecutionRequest beyond = request;
         beyond.routing_skew = 1.5;

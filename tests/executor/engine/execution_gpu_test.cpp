@@ -3,14 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <numeric>
+#include <utility>
 
-#include "executor/cuda/device.hpp"
-#include "executor/engine/engine.hpp"
 #include "planner/layers/stage.hpp"
 #include "planner/program/choose_free.hpp"
-#include "scenarios/reader/scenario_reader.hpp"
+#include "tests/executor/engine/execution_requests.hpp"
 
 namespace stowage::executor {
 namespace {
@@ -22,64 +20,17 @@ using types::ModuleSet;
 
 constexpr ModuleSet kAll{Module::attn_norm, Module::qkv_linear, Module::core_attn, Module::attn_proj, Module::mlp_norm};
 
-/// Tests are carried to machines where the tree lies elsewhere.
-std::string source_folder() {
-    const char* const told = std::getenv("STOWAGE_SOURCE_DIR");
-    return told != nullptr ? told : STOWAGE_SOURCE_DIR;
-}
+class ExecutionGpu : public support::GpuTest {};
 
-class ExecutionGpu : public ::testing::Test {
-protected:
-    void SetUp() override {
-        const auto reason = no_device_reason();
-        if (!reason) return;
-        if (std::getenv("STOWAGE_REQUIRE_GPU") != nullptr) FAIL() << *reason;
-        GTEST_SKIP() << *reason;
-    }
-};
+types::Scenario tiny() { return shipped_scenario("dense-tiny"); }
 
-types::Scenario tiny() { return reader::load_scenario(source_folder() + "/scenarios/dense-tiny.yaml").scenario; }
-
-/// Eight steps, each of whose gradients counts.
 ExecutionRequest request_for(types::Scenario scenario) {
-    ExecutionRequest request;
-    request.scenario = std::move(scenario);
-    request.choice.min_offloaded_tensor_size = 1024;
-    request.policy = "none";
-    request.steps = 8;
-    request.warmup_steps = 1;
-    request.digest_every_step = true;
-    request.profile = false;
-    request.gemm_table = ::testing::TempDir() + "stowage-tiny-gemms.json";
-    return request;
+    return digested_request(std::move(scenario), 8, "stowage-tiny-gemms.json");
 }
 
-ExecutionRequest with_megatron(ExecutionRequest request) {
-    request.policy = "megatron";
-    request.choice.modules = kAll;
-    return request;
-}
+ExecutionRequest with_megatron(ExecutionRequest request) { return under_megatron(std::move(request), kAll); }
 
-ExecutionRequest with_stowage(ExecutionRequest request) {
-    request.policy = "stowage";
-    request.choice.modules = kAll;
-    request.choice.free = program::choose_free(layers::build_stage(request.scenario, 0), request.choice, 1.0);
-    request.allocator = AllocatorKind::planned;
-    return request;
-}
-
-ExecutionRequest with_graphs(ExecutionRequest request, CudaGraphImpl impl, std::vector<CudaGraphModule> modules) {
-    request.scenario.cuda_graph.cuda_graph_impl = impl;
-    request.scenario.cuda_graph.cuda_graph_modules = std::move(modules);
-    return request;
-}
-
-recording::Measurement run(const ExecutionRequest& request) {
-    Execution execution(request, {});
-    execution.reach_steady();
-    execution.measure();
-    return execution.take().measurement;
-}
+ExecutionRequest with_stowage(ExecutionRequest request) { return under_stowage(std::move(request), kAll); }
 
 /// Nothing offloaded, eager, caching: what all others are held against.
 const recording::Measurement& reference() {
@@ -166,11 +117,6 @@ TEST_F(ExecutionGpu, GraphsOfAttentionWithOffloadingInThemGiveTheSameBits) {
 }
 
 // What runs again gives what it gave: the same kernels on the same bits.
-void expect_equal_runs(const std::vector<ExecutionRequest>& requests) {
-    const recording::Measurement first = run(requests.front());
-    for (const ExecutionRequest& request : requests) EXPECT_EQ(run(request).run_digest, first.run_digest);
-}
-
 TEST_F(ExecutionGpu, RecomputationGivesTheSameBits) {
     using types::RecomputeModule;
     for (const RecomputeModule module :
@@ -255,8 +201,7 @@ TEST_F(ExecutionGpu, TrainingOfASliceHasTheSameBitsUnderEveryPolicy) {
 }
 
 TEST_F(ExecutionGpu, SaysHowMuchMemoryIsMissing) {
-    ExecutionRequest request =
-        request_for(reader::load_scenario(source_folder() + "/scenarios/dense-8x4096.yaml").scenario);
+    ExecutionRequest request = request_for(shipped_scenario("dense-8x4096"));
     request.scenario.batch.micro_batch_size = 2048;
     request.scenario.batch.global_batch_size = 2048;
     request.allocator = AllocatorKind::planned;

@@ -3,17 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "executor/cuda/device.hpp"
-#include "executor/engine/engine.hpp"
-#include "planner/layers/stage.hpp"
-#include "planner/program/choose_free.hpp"
-#include "scenarios/reader/scenario_reader.hpp"
 #include "scenarios/types/error.hpp"
+#include "tests/executor/engine/execution_requests.hpp"
 
 namespace stowage::executor {
 namespace {
@@ -27,22 +22,9 @@ using types::Scenario;
 
 const ModuleSet kAttention{Module::attn_norm, Module::qkv_linear, Module::core_attn, Module::attn_proj};
 
-class LatentGpu : public ::testing::Test {
-protected:
-    void SetUp() override {
-        const auto reason = no_device_reason();
-        if (!reason) return;
-        if (std::getenv("STOWAGE_REQUIRE_GPU") != nullptr) FAIL() << *reason;
-        GTEST_SKIP() << *reason;
-    }
-};
+class LatentGpu : public support::GpuTest {};
 
-/// Tests are carried to machines where the tree lies elsewhere.
-Scenario tiny() {
-    const char* const told = std::getenv("STOWAGE_SOURCE_DIR");
-    const std::string folder = told != nullptr ? told : STOWAGE_SOURCE_DIR;
-    return reader::load_scenario(folder + "/scenarios/mla-tiny.yaml").scenario;
-}
+Scenario tiny() { return shipped_scenario("mla-tiny"); }
 
 Scenario recomputing(std::vector<RecomputeModule> modules) {
     Scenario scenario = tiny();
@@ -51,54 +33,18 @@ Scenario recomputing(std::vector<RecomputeModule> modules) {
     return scenario;
 }
 
-/// Three steps, each of whose gradients counts.
 ExecutionRequest request_for(Scenario scenario) {
-    ExecutionRequest request;
-    request.scenario = std::move(scenario);
-    request.choice.min_offloaded_tensor_size = 1024;
-    request.policy = "none";
-    request.steps = 3;
-    request.warmup_steps = 1;
-    request.digest_every_step = true;
-    request.profile = false;
-    request.gemm_table = ::testing::TempDir() + "stowage-mla-tiny-gemms.json";
-    return request;
+    return digested_request(std::move(scenario), 3, "stowage-mla-tiny-gemms.json");
 }
 
 ExecutionRequest with_megatron(ExecutionRequest request, const ModuleSet& modules = kAttention) {
-    request.policy = "megatron";
-    request.choice.modules = modules;
-    return request;
+    return under_megatron(std::move(request), modules);
 }
 
-ExecutionRequest with_stowage(ExecutionRequest request) {
-    request.policy = "stowage";
-    request.choice.modules = kAttention;
-    request.choice.free = program::choose_free(layers::build_stage(request.scenario, 0), request.choice, 1.0);
-    request.allocator = AllocatorKind::planned;
-    return request;
-}
+ExecutionRequest with_stowage(ExecutionRequest request) { return under_stowage(std::move(request), kAttention); }
 
-ExecutionRequest with_graphs(ExecutionRequest request) {
-    request.scenario.cuda_graph.cuda_graph_impl = CudaGraphImpl::transformer_engine;
-    request.scenario.cuda_graph.cuda_graph_modules = {CudaGraphModule::attn};
-    return request;
-}
-
-recording::Measurement run(const ExecutionRequest& request) {
-    Execution execution(request, {});
-    execution.reach_steady();
-    execution.measure();
-    return execution.take().measurement;
-}
-
-void expect_equal_runs(const std::vector<ExecutionRequest>& requests) {
-    const recording::Measurement first = run(requests.front());
-    for (std::size_t i = 1; i < requests.size(); ++i) {
-        const recording::Measurement measured = run(requests[i]);
-        EXPECT_EQ(measured.run_digest, first.run_digest) << "request " << i;
-        EXPECT_EQ(measured.losses, first.losses) << "request " << i;
-    }
+ExecutionRequest with_attention_graphs(ExecutionRequest request) {
+    return with_graphs(std::move(request), CudaGraphImpl::transformer_engine, {CudaGraphModule::attn});
 }
 
 // Weights are small and tokens are random: every token is about equally likely, so the loss is ln(4096) = 8.32.
@@ -119,7 +65,7 @@ TEST_F(LatentGpu, EveryPolicyGivesTheSameBits) {
 TEST_F(LatentGpu, GraphsOfAttentionGiveTheSameBits) {
     const ExecutionRequest plain = request_for(tiny());
     const ModuleSet inside{Module::core_attn, Module::attn_proj};
-    expect_equal_runs({plain, with_graphs(plain), with_graphs(with_megatron(plain, inside))});
+    expect_equal_runs({plain, with_attention_graphs(plain), with_attention_graphs(with_megatron(plain, inside))});
 }
 
 TEST_F(LatentGpu, RecomputationGivesTheSameBits) {
