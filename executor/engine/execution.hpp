@@ -8,9 +8,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "planner/memory/allocator_config.hpp"
 #include "planner/program/timeline.hpp"
+#include "profiler/cupti/raw_events.hpp"
 #include "scenarios/recording/measurement.hpp"
 #include "scenarios/types/enum_names.hpp"
 #include "scenarios/types/offload_choice.hpp"
@@ -43,6 +45,7 @@ struct ExecutionRequest {
     std::optional<double> routing_skew;     ///< of the tokens' routing, where it is not the one that is planned for
     bool digest_every_step = false;         ///< gradients of every step count, not only those of the last
     bool profile = true;                    ///< one more step under CUPTI
+    bool record = false;                    ///< the first, one eager and one steady step, for a recording
     std::optional<std::string> gemm_table;  ///< file: read if it is there, written if not
     DebugModes debug;
 };
@@ -50,6 +53,7 @@ struct ExecutionRequest {
 struct ExecutionResult {
     recording::Measurement measurement;
     program::StageTimeline timeline;  ///< of the profiled step
+    std::vector<profiler::RawStep> recorded_steps;
 };
 
 /// Told what is going on, in words, for a user who waits.

@@ -18,7 +18,8 @@ const Folders kScenarios = {"scenarios/types", "scenarios/reader", "scenarios/re
 const Folders kPlanner = {"planner/layers", "planner/rules",     "planner/program",
                           "planner/memory", "planner/simulator", "planner/search"};
 const Folders kExecutor = {"executor/cuda", "executor/workload", "executor/engine", "executor/ranks"};
-const Folders kProfiler = {"profiler/cupti", "profiler/calibrate", "profiler/record", "profiler/torch"};
+const Folders kProfiler = {"profiler/cupti", "profiler/calibrate", "profiler/record", "profiler/injection",
+                           "profiler/torch"};
 const Folders kRest = {"reports", "cli"};
 
 Folders operator+(Folders left, const Folders& right) {
@@ -55,9 +56,10 @@ void add_executor(Table& table) {
 
 void add_profiler(Table& table) {
     table["profiler/cupti"] = kScenarios;
-    const Folders with_executor = kScenarios + kExecutor + Folders{"profiler/cupti"};
+    const Folders with_executor = kScenarios + kExecutor + Folders{"profiler/cupti", "profiler/injection"};
     table["profiler/calibrate"] = with_executor;
     table["profiler/record"] = with_executor;
+    table["profiler/injection"] = kScenarios + Folders{"profiler/cupti", "profiler/injection"};
     table["profiler/torch"] = kScenarios;
 }
 
