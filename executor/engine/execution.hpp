@@ -29,6 +29,14 @@ struct DebugModes {
     bool poison = false;              ///< memory is full of NaN when it is allocated and after it is freed
     bool fences = false;              ///< every buffer lies between two fences that are looked at when it is freed
     std::optional<std::string> dump;  ///< folder for parameters, tokens, losses and gradients of the first step
+    std::optional<types::Module> extra_save;  ///< this module saves one tensor more in every layer; nobody reads it
+};
+
+/// What is recorded instead of measured: see Execution::record.
+struct RecordedSteps {
+    bool first = false;       ///< the first iteration, with its memory; needs the caching allocator
+    std::int64_t steady = 0;  ///< so many later ones, back to back, after warm-up and the steps that are timed; none:
+                              ///< the run ends behind the first iteration
 };
 
 struct ExecutionRequest {
@@ -45,7 +53,7 @@ struct ExecutionRequest {
     std::optional<double> routing_skew;     ///< of the tokens' routing, where it is not the one that is planned for
     bool digest_every_step = false;         ///< gradients of every step count, not only those of the last
     bool profile = true;                    ///< one more step under CUPTI
-    bool record = false;                    ///< the first, one eager and one steady step, for a recording
+    std::optional<RecordedSteps> record;    ///< for a recording
     std::optional<std::string> gemm_table;  ///< file: read if it is there, written if not
     DebugModes debug;
 };

@@ -11,8 +11,9 @@ namespace stowage::executor {
 /// Of the types that cross the border: a member more or less changes it, so that halves of two builds do not meet.
 constexpr int layout_of_verbs() {
     std::size_t mixed = 0;
-    for (const std::size_t size : {sizeof(ExecutionRequest), sizeof(ExecutionResult), sizeof(types::Node),
-                                   sizeof(recording::Profile), sizeof(program::TimelineEntry)})
+    for (const std::size_t size :
+         {sizeof(ExecutionRequest), sizeof(ExecutionResult), sizeof(types::Node), sizeof(recording::Profile),
+          sizeof(program::TimelineEntry), sizeof(profiler::RawStep)})
         mixed = (mixed * 1009 + size) % 1'000'000;
     return static_cast<int>(mixed);
 }

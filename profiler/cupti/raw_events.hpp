@@ -57,6 +57,7 @@ struct MemoryEvent {
 struct RawStep {
     std::string stage;  ///< record, eager, steady
     bool graphs = false;
+    types::Nanoseconds time{};  ///< between events before and behind it on the main stream; 0: not timed
     Recording activities;
     std::vector<MemoryEvent> memory;  ///< in the order in which the host did it
     std::unordered_map<OperationNumber, Mark> marks;

@@ -53,21 +53,25 @@ struct Event {
 
 /// One step, with its activities in the order of their starts.
 struct Step {
-    std::string stage;    ///< record, eager, steady
-    bool graphs = false;  ///< parts of it were launched as graphs
-    Nanoseconds duration{0};
-    std::vector<Event> events;
+    std::string stage;            ///< record, eager, steady
+    bool graphs = false;          ///< parts of it were launched as graphs
+    Nanoseconds duration{0};      ///< from its first activity to the end of its last
+    Nanoseconds time{0};          ///< between events before and behind it, as `step_times` are; 0: not timed
+    std::vector<Event> events;    ///< of a record step copies only, where another step was recorded
     std::uint64_t dropped = 0;    ///< records that were lost: the step is incomplete
     std::uint64_t unmatched = 0;  ///< activities that no mark covers; they are events of the empty site
 };
 
-/// One storage that outlived the forward of the layer which made or saved it.
+/// One storage that was kept for a backward, or a part of it that was saved. Saved twice it stands here twice, under
+/// one storage number.
 struct Tensor {
     std::uint32_t storage = 0;  ///< the same number wherever the same storage is saved
-    Bytes bytes;
-    Nanoseconds allocated{0};  ///< of the record step, as the host saw it
-    Nanoseconds freed{0};
-    bool parameter = false;  ///< it was there before the step and is there after it
+    Bytes bytes;                ///< that were saved; what the whole storage has if nothing says so
+    Bytes storage_bytes;        ///< as it was asked for
+    Nanoseconds allocated{0};   ///< of the record step, as the host saw it; 0: before the step
+    Nanoseconds freed{0};       ///< the step's end: not in the step
+    bool offloaded = false;     ///< it was copied to the host
+    bool parameter = false;     ///< it was there before the step and is there after it
     friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
@@ -77,7 +81,6 @@ struct Group {
     std::int32_t layer = -1;
     std::int32_t microbatch = -1;
     std::int32_t chunk = 0;  ///< virtual stage
-    bool offloaded = false;  ///< its tensors were copied to the host in the record step
     std::vector<Tensor> tensors;
     friend bool operator==(const Group&, const Group&) = default;
 };
