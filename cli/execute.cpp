@@ -166,7 +166,7 @@ types::ExitCode run_execute(const ExecuteOptions& options) {
     check_places(options);
     ExecutedPolicy policy = read_executed_policy(options.common, options.input, options.policy);
     Outputs outputs(options.common, options.input, options.out, options.trace);
-    executor::GpuVerbs& gpu = open_gpu_verbs("execute");
+    GpuVerbs& gpu = open_gpu_verbs("execute");
     const search::Job job = search::prepare(policy.scenario);
     choose_groups(options.common, job, options.policy, policy);
     const search::Outcome outcome = search::evaluate(job, policy.choice);

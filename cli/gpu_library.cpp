@@ -7,8 +7,8 @@
 #include <optional>
 #include <system_error>
 
+#include "cli/gpu/gpu_version.hpp"
 #include "cli/verb.hpp"
-#include "executor/engine/gpu_version.hpp"
 
 namespace stowage::cli {
 namespace {
@@ -80,7 +80,7 @@ std::vector<fs::path> gpu_library_places() {
     return {folder / kName, (folder / STOWAGE_LIBRARY_FOLDER / kName).lexically_normal()};
 }
 
-executor::GpuVerbs& open_gpu_verbs(const std::string& verb) {
+GpuVerbs& open_gpu_verbs(const std::string& verb) {
     const fs::path path = find_library(verb);
     void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
@@ -88,13 +88,12 @@ executor::GpuVerbs& open_gpu_verbs(const std::string& verb) {
         fail(verb, fmt::format("{} cannot be opened: {}\n{}", path.string(), why == nullptr ? "no reason given" : why,
                                kNeeds));
     }
-    using executor::kGpuVerbsVersion;
-    const int version = exported<executor::GpuVersionFunction>(verb, library, path, executor::kGpuVersionSymbol)();
+    const int version = exported<GpuVersionFunction>(verb, library, path, kGpuVersionSymbol)();
     if (version != kGpuVerbsVersion)
         fail(verb,
              fmt::format("{} speaks version {} of what the command asks of it, expected {}\nhint: build both anew",
                          path.string(), version, kGpuVerbsVersion));
-    return *exported<executor::GpuVerbsFunction>(verb, library, path, executor::kGpuVerbsSymbol)();
+    return *exported<GpuVerbsFunction>(verb, library, path, kGpuVerbsSymbol)();
 }
 
 }  // namespace stowage::cli

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "executor/engine/execution.hpp"
+#include "cli/gpu/gpu_verbs.hpp"
 
 namespace stowage::cli {
 
@@ -16,6 +16,6 @@ std::vector<std::filesystem::path> gpu_library_places();
 /// in place of the usual ones, and is never closed: an error that it threw is read after the verb ended.
 /// Throws: NoDeviceError saying what happened: built without CUDA, no such file, the loader's words (a library of CUDA
 /// that is missing), or a library of another version.
-executor::GpuVerbs& open_gpu_verbs(const std::string& verb);
+GpuVerbs& open_gpu_verbs(const std::string& verb);
 
 }  // namespace stowage::cli

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the verbs of a GPU ask of libstowage_gpu.so, which alone links CUDA libraries and is opened only when such a
-// verb runs.
+// What is asked of an execution, and what it answers: plain types, so that the command, which links no CUDA library,
+// can speak of them.
 
 #include <cstdint>
 #include <functional>
@@ -66,17 +66,6 @@ struct ExecutionResult {
 
 /// Told what is going on, in words, for a user who waits.
 using Progress = std::function<void(const std::string&)>;
-
-class GpuVerbs {
-public:
-    virtual ~GpuVerbs() = default;
-    /// Throws: DeviceError, OutOfMemory and UnsupportedError, with what is needed and what there is.
-    virtual ExecutionResult execute(const ExecutionRequest& request, const Progress& progress) = 0;
-};
-
-/// What the library exports, by this name: `extern "C" GpuVerbs* stowage_gpu_verbs()`; it lives as long as the library.
-inline constexpr const char* kGpuVerbsSymbol = "stowage_gpu_verbs";
-using GpuVerbsFunction = GpuVerbs* (*)();
 
 }  // namespace stowage::executor
 

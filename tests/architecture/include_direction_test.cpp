@@ -69,6 +69,15 @@ TEST(IncludeDirection, LetsOnlyTheEngineJoinPlannerAndProfiler) {
     EXPECT_FALSE(allowed_uses("executor/engine").contains("planner/simulator"));
 }
 
+// libstowage_gpu.so joins the executor with the profiler, which lies above it: cli/gpu, where both may be used.
+TEST(IncludeDirection, LetsNothingOfADeviceUseTheCommand) {
+    for (const char* folder : {"executor/engine", "profiler/calibrate", "profiler/record"})
+        EXPECT_FALSE(allowed_uses(folder).contains("cli")) << folder;
+    EXPECT_FALSE(allowed_uses("executor/engine").contains("profiler/calibrate"));
+    EXPECT_TRUE(allowed_uses("profiler/calibrate").contains("executor/engine"));
+    EXPECT_EQ(folder_of("cli/gpu/gpu_library.cpp"), "cli");
+}
+
 TEST(IncludeDirection, KeepsTheVocabularyFreeOfEverything) { EXPECT_TRUE(allowed_uses("scenarios/types").empty()); }
 
 TEST(IncludeDirection, NamesTheFolderOfAFile) {

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "executor/engine/gpu_version.hpp"
+#include "cli/gpu/gpu_version.hpp"
 #include "tests/cli/command.hpp"
 #include "tests/reports/trace_rules.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -300,7 +300,7 @@ TEST_F(Execute, SaysWhyTheLibraryCannotBeUsed) {
         << no_library;
     EXPECT_EQ(refusal(STOWAGE_OLD_GPU), "stowage: error: execute: " STOWAGE_OLD_GPU
                                         " speaks version 0 of what the command asks of it, expected " +
-                                            std::to_string(executor::kGpuVerbsVersion) + "\nhint: build both anew\n");
+                                            std::to_string(kGpuVerbsVersion) + "\nhint: build both anew\n");
 }
 
 // Beside the command, where a build puts it, or in the library folder of an installation.

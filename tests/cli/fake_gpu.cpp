@@ -6,15 +6,17 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "executor/engine/execution.hpp"
-#include "executor/engine/gpu_version.hpp"
+#include "cli/gpu/gpu_verbs.hpp"
+#include "cli/gpu/gpu_version.hpp"
 #include "executor/engine/out_of_memory.hpp"
 #include "planner/layers/stage.hpp"
 #include "planner/program/lowering.hpp"
 
-namespace stowage::executor {
+namespace stowage::cli {
 namespace {
 
+using executor::ExecutionRequest;
+using executor::ExecutionResult;
 using types::Bytes;
 using types::Nanoseconds;
 
@@ -45,7 +47,7 @@ void write_down(const ExecutionRequest& request) {
 void fail_if_asked() {
     const std::string_view kind = environment("STOWAGE_FAKE_ERROR");
     if (kind == "device") throw types::Error(types::ExitCode::device, "error: there is no device here");
-    if (kind == "memory") throw OutOfMemory("device memory", Bytes{3}, Bytes{1}, Bytes{2});
+    if (kind == "memory") throw executor::OutOfMemory("device memory", Bytes{3}, Bytes{1}, Bytes{2});
     if (kind == "unsupported") throw types::UnsupportedError("this version cannot execute that");
     if (kind == "input") throw types::InputError("table.json: error: cannot be read");
     if (kind == "bug") throw std::logic_error("something that cannot be");
@@ -115,7 +117,7 @@ recording::Measurement measurement_of(const ExecutionRequest& request) {
 
 class FakeVerbs final : public GpuVerbs {
 public:
-    ExecutionResult execute(const ExecutionRequest& request, const Progress& progress) override {
+    ExecutionResult execute(const ExecutionRequest& request, const executor::Progress& progress) override {
         progress("warming up");
         write_down(request);
         fail_if_asked();
@@ -131,13 +133,11 @@ public:
 };
 
 }  // namespace
-}  // namespace stowage::executor
+}  // namespace stowage::cli
 
-extern "C" __attribute__((visibility("default"))) stowage::executor::GpuVerbs* stowage_gpu_verbs() {
-    static stowage::executor::FakeVerbs verbs;
+extern "C" __attribute__((visibility("default"))) stowage::cli::GpuVerbs* stowage_gpu_verbs() {
+    static stowage::cli::FakeVerbs verbs;
     return &verbs;
 }
 
-extern "C" __attribute__((visibility("default"))) int stowage_gpu_version() {
-    return stowage::executor::kGpuVerbsVersion;
-}
+extern "C" __attribute__((visibility("default"))) int stowage_gpu_version() { return stowage::cli::kGpuVerbsVersion; }

@@ -4,21 +4,21 @@
 
 #include <cstddef>
 
-#include "executor/engine/execution.hpp"
+#include "cli/gpu/gpu_verbs.hpp"
 
-namespace stowage::executor {
+namespace stowage::cli {
 
 /// Of the types that cross the border: a member more or less changes it, so that halves of two builds do not meet.
 constexpr int layout_of_verbs() {
     std::size_t mixed = 0;
     for (const std::size_t size :
-         {sizeof(ExecutionRequest), sizeof(ExecutionResult), sizeof(types::Node), sizeof(recording::Profile),
-          sizeof(program::TimelineEntry), sizeof(profiler::RawStep)})
+         {sizeof(executor::ExecutionRequest), sizeof(executor::ExecutionResult), sizeof(types::Node),
+          sizeof(recording::Profile), sizeof(program::TimelineEntry), sizeof(profiler::RawStep)})
         mixed = (mixed * 1009 + size) % 1'000'000;
     return static_cast<int>(mixed);
 }
 
-/// Of what execution.hpp says: its millions are counted up when anything in it, or in the headers it includes, changes
+/// Of what gpu_verbs.hpp says: its millions are counted up when anything in it, or in the headers it includes, changes
 /// and leaves the sizes alone.
 inline constexpr int kGpuVerbsVersion = 1'000'000 + layout_of_verbs();
 
@@ -26,4 +26,4 @@ inline constexpr int kGpuVerbsVersion = 1'000'000 + layout_of_verbs();
 inline constexpr const char* kGpuVersionSymbol = "stowage_gpu_version";
 using GpuVersionFunction = int (*)();
 
-}  // namespace stowage::executor
+}  // namespace stowage::cli

@@ -1,0 +1,27 @@
+#include "cli/gpu/gpu_verbs.hpp"
+#include "cli/gpu/gpu_version.hpp"
+#include "executor/engine/engine.hpp"
+
+namespace stowage::cli {
+namespace {
+
+class RealGpuVerbs final : public GpuVerbs {
+public:
+    executor::ExecutionResult execute(const executor::ExecutionRequest& request,
+                                      const executor::Progress& progress) override {
+        executor::Execution execution(request, progress);
+        execution.reach_steady();
+        execution.measure();
+        return execution.take();
+    }
+};
+
+}  // namespace
+}  // namespace stowage::cli
+
+extern "C" __attribute__((visibility("default"))) stowage::cli::GpuVerbs* stowage_gpu_verbs() {
+    static stowage::cli::RealGpuVerbs verbs;  // no state, no CUDA object
+    return &verbs;
+}
+
+extern "C" __attribute__((visibility("default"))) int stowage_gpu_version() { return stowage::cli::kGpuVerbsVersion; }
