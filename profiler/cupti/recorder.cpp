@@ -1,30 +1,22 @@
 #include "profiler/cupti/recorder.hpp"
 
-#include <array>
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include "profiler/cupti/activity_sink.hpp"
+#include "profiler/cupti/cupti_kinds.hpp"
 #include "profiler/cupti/expect.hpp"
 #include "profiler/cupti/node_tracker.hpp"
+#include "profiler/cupti/nvtx_message.hpp"
+#include "profiler/cupti/subscription.hpp"
 #include "scenarios/types/check.hpp"
 
 namespace stowage::profiler {
 namespace {
-
-/// Calls are recorded too, because CUPTI says under which operation a call was made, and with it its activities.
-constexpr std::array kKinds = {
-    CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_DRIVER,
-    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,    CUPTI_ACTIVITY_KIND_MEMCPY,  CUPTI_ACTIVITY_KIND_MEMSET};
-
-void CUPTIAPI notice(void* tracker, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
-    try {
-        static_cast<NodeTracker*>(tracker)->notice(domain, id, data);
-    } catch (...) {  // no memory: the node stays unknown, and its activities are counted as unmatched
-        std::fputs("warning: a node of a graph could not be noted\n", stderr);
-    }
-}
 
 /// The one place in a process that CUPTI's buffers go to.
 class SinkPlace {
@@ -39,40 +31,66 @@ public:
     ~SinkPlace() { remove_sink(); }
 };
 
-/// CUPTI's one subscription.
-class Subscription {
+/// Threads have the system's numbers and buffers come zeroed as long as it lives. Where CUPTI refuses either, it does
+/// as it always does.
+class Settings {
 public:
-    Subscription(CuptiApi& cupti, NodeTracker& tracker) : cupti_(cupti) {
-        expect(cupti, cupti.subscribe(&handle_, notice, &tracker), "cuptiSubscribe");
+    explicit Settings(CuptiApi& cupti) : cupti_(cupti) {
+        if (cupti.thread_id_type(&thread_ids_) != CUPTI_SUCCESS) thread_ids_ = CUPTI_ACTIVITY_THREAD_ID_TYPE_DEFAULT;
+        static_cast<void>(cupti.set_thread_id_type(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM));
+        static_cast<void>(cupti.promise_zeroed_buffers(true));
     }
-    Subscription(const Subscription&) = delete;
-    Subscription& operator=(const Subscription&) = delete;
-    Subscription(Subscription&&) = delete;
-    Subscription& operator=(Subscription&&) = delete;
-    ~Subscription() { static_cast<void>(cupti_.unsubscribe(handle_)); }
-
-    void enable(CUpti_CallbackIdResource id) {
-        expect(cupti_, cupti_.enable_callback(handle_, CUPTI_CB_DOMAIN_RESOURCE, static_cast<CUpti_CallbackId>(id)),
-               "cuptiEnableCallback");
+    Settings(const Settings&) = delete;
+    Settings& operator=(const Settings&) = delete;
+    Settings(Settings&&) = delete;
+    Settings& operator=(Settings&&) = delete;
+    ~Settings() {
+        static_cast<void>(cupti_.promise_zeroed_buffers(false));
+        static_cast<void>(cupti_.set_thread_id_type(thread_ids_));
     }
 
 private:
     CuptiApi& cupti_;
-    CUpti_SubscriberHandle handle_ = nullptr;
+    CUpti_ActivityThreadIdType thread_ids_ = CUPTI_ACTIVITY_THREAD_ID_TYPE_DEFAULT;
 };
+
+/// The last thing to be undone but for the sink.
+class Presence {
+public:
+    Presence(CuptiApi& cupti, bool detach) : cupti_(cupti), detach_(detach) {}
+    Presence(const Presence&) = delete;
+    Presence& operator=(const Presence&) = delete;
+    Presence(Presence&&) = delete;
+    Presence& operator=(Presence&&) = delete;
+    ~Presence() {
+        if (detach_) static_cast<void>(cupti_.finalize());
+    }
+
+private:
+    CuptiApi& cupti_;
+    bool detach_;
+};
+
+std::shared_ptr<CuptiApi> usable(std::shared_ptr<CuptiApi> cupti) {
+    expect_version(*cupti);
+    return cupti;
+}
 
 }  // namespace
 
 class ActivityRecorder::Implementation {
 public:
-    explicit Implementation(std::shared_ptr<CuptiApi> cupti)
-        : cupti_(std::move(cupti)),
-          sink_(std::make_shared<ActivitySink>(cupti_)),
-          tracker_(*cupti_),
+    Implementation(std::shared_ptr<CuptiApi> cupti, RecorderOptions options)
+        : options_(std::move(options)),
+          kinds_(cupti_kinds(options_.kinds)),
+          cupti_(usable(std::move(cupti))),
+          sink_(std::make_shared<ActivitySink>(cupti_, options_.kinds, options_.buffers_ahead)),
+          tracker_(*cupti_, options_.kinds.has(RecordKind::graph_nodes)),
           place_(sink_),
-          subscription_(*cupti_, tracker_) {
-        subscription_.enable(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED);
-        subscription_.enable(CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED);
+          presence_(*cupti_, options_.detach),
+          settings_(*cupti_),
+          subscription_(*cupti_, notice, this) {
+        subscribe_to_all();
         expect(*cupti_, cupti_->register_buffers(request_buffer, complete_buffer), "cuptiActivityRegisterCallbacks");
     }
     Implementation(const Implementation&) = delete;
@@ -80,26 +98,40 @@ public:
     Implementation(Implementation&&) = delete;
     Implementation& operator=(Implementation&&) = delete;
     ~Implementation() {
-        disable_all();
+        pause();
         static_cast<void>(cupti_->flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
     }
 
     void start() {
-        for (const CUpti_ActivityKind kind : kKinds) {
-            ++enabled_;  // first, so that a failure undoes this one too
-            if (const CUptiResult result = cupti_->enable(kind); result != CUPTI_SUCCESS) {
-                disable_all();
-                expect(*cupti_, result, "cuptiActivityEnable");
-            }
+        sink_->grow();
+        State expected = State::off;
+        if (!state_.compare_exchange_strong(expected, State::switching)) return;
+        for (std::size_t i = 0; i < kinds_.size(); ++i) {
+            const CUptiResult result = cupti_->enable(kinds_[i]);
+            if (result == CUPTI_SUCCESS) continue;
+            disable(i + 1);  // with the one that failed
+            state_ = State::off;
+            expect(*cupti_, result, "cuptiActivityEnable");
         }
+        state_ = State::on;
+    }
+
+    void pause() noexcept {
+        State expected = State::on;
+        if (!state_.compare_exchange_strong(expected, State::switching)) return;
+        disable(kinds_.size());
+        state_ = State::off;
     }
 
     /// Forced: otherwise a buffer with one record that is not complete, as that of a call, would stay.
-    void flush() { expect(*cupti_, cupti_->flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll"); }
+    void flush() {
+        expect(*cupti_, cupti_->flush_all(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "cuptiActivityFlushAll");
+        sink_->count_dropped();
+    }
 
     void stop() {
         flush();
-        disable_all();
+        pause();
     }
 
     void push(OperationNumber operation) {
@@ -115,6 +147,8 @@ public:
     Recording take() {
         Recording recording = sink_->take();
         recording.node_operations = tracker_.operations();
+        recording.nodes = tracker_.nodes();
+        recording.last_wait = types::Nanoseconds(last_wait_.load());
         return recording;
     }
 
@@ -125,24 +159,71 @@ public:
     }
 
 private:
-    void disable_all() {
-        while (enabled_ > 0) static_cast<void>(cupti_->disable(kKinds.at(--enabled_)));
+    /// No lock is held while kinds are switched, since CUPTI may be inside a callback of ours on another thread; who
+    /// comes meanwhile does nothing.
+    enum class State { off, switching, on };
+
+    static void CUPTIAPI notice(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
+        try {
+            static_cast<Implementation*>(self)->notice(domain, id, data);
+        } catch (...) {  // no memory: the node stays unknown, and its activities are counted as unmatched
+            std::fputs("warning: a callback of CUPTI could not be handled\n", stderr);
+        }
     }
 
+    void notice(CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
+        switch (domain) {
+            case CUPTI_CB_DOMAIN_RESOURCE: tracker_.notice(domain, id, data); break;
+            case CUPTI_CB_DOMAIN_SYNCHRONIZE: note_wait(); break;
+            case CUPTI_CB_DOMAIN_NVTX:
+                if (data != nullptr) options_.on_nvtx(message_of(id, *static_cast<const CUpti_NvtxData*>(data)));
+                break;
+            default: break;
+        }
+    }
+
+    void note_wait() {
+        std::uint64_t now = 0;
+        if (state_ == State::on && cupti_->timestamp(&now) == CUPTI_SUCCESS)
+            last_wait_ = static_cast<std::int64_t>(now);
+    }
+
+    void subscribe_to_all() {
+        for (const auto id : {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED})
+            subscription_.enable(CUPTI_CB_DOMAIN_RESOURCE, static_cast<CUpti_CallbackId>(id));
+        if (options_.watch_waits)
+            for (const auto id :
+                 {CUPTI_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED, CUPTI_CBID_SYNCHRONIZE_CONTEXT_SYNCHRONIZED})
+                subscription_.enable(CUPTI_CB_DOMAIN_SYNCHRONIZE, static_cast<CUpti_CallbackId>(id));
+        if (options_.on_nvtx)
+            for (const auto id : kNvtxNamingCalls)
+                subscription_.enable(CUPTI_CB_DOMAIN_NVTX, static_cast<CUpti_CallbackId>(id));
+    }
+
+    void disable(std::size_t count) noexcept {
+        while (count > 0) static_cast<void>(cupti_->disable(kinds_[--count]));
+    }
+
+    RecorderOptions options_;
+    std::vector<CUpti_ActivityKind> kinds_;
     std::shared_ptr<CuptiApi> cupti_;
     std::shared_ptr<ActivitySink> sink_;
+    std::atomic<State> state_{State::off};
+    std::atomic<std::int64_t> last_wait_{0};
     NodeTracker tracker_;
     SinkPlace place_;
+    Presence presence_;
+    Settings settings_;
     Subscription subscription_;
-    std::size_t enabled_ = 0;
 };
 
-ActivityRecorder::ActivityRecorder() : ActivityRecorder(open_cupti()) {}
-ActivityRecorder::ActivityRecorder(std::shared_ptr<CuptiApi> cupti)
-    : implementation_(std::make_unique<Implementation>(std::move(cupti))) {}
+ActivityRecorder::ActivityRecorder(RecorderOptions options) : ActivityRecorder(open_cupti(), std::move(options)) {}
+ActivityRecorder::ActivityRecorder(std::shared_ptr<CuptiApi> cupti, RecorderOptions options)
+    : implementation_(std::make_unique<Implementation>(std::move(cupti), std::move(options))) {}
 ActivityRecorder::~ActivityRecorder() = default;
 
 void ActivityRecorder::start() { implementation_->start(); }
+void ActivityRecorder::pause() noexcept { implementation_->pause(); }
 void ActivityRecorder::flush() { implementation_->flush(); }
 void ActivityRecorder::stop() { implementation_->stop(); }
 void ActivityRecorder::push_operation(OperationNumber operation) { implementation_->push(operation); }

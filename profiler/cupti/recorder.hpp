@@ -12,35 +12,58 @@
 //   const Recording recording = recorder.take();     // node times: operation 3, launched under 7
 //
 // One at a time in a process, and nobody else may use CUPTI meanwhile: CUPTI has one subscriber and one set of buffers.
+// Gone, it leaves CUPTI as it was: nothing enabled, no callback, no subscriber.
 //
 // Tested by: tests/profiler/cupti/recorder_test.cpp with a fake CUPTI, recorder_gpu_test.cpp with the real one.
 
+#include <cstddef>
+#include <functional>
 #include <memory>
+#include <string_view>
 
 #include "profiler/cupti/activity.hpp"
+#include "profiler/cupti/record_kinds.hpp"
 
 namespace stowage::profiler {
 
 class CuptiApi;
 
+struct RecorderOptions {
+    RecordKinds kinds = kOperationKinds;
+    /// Buffers of 8 MiB, some 50,000 records each, that lie ready from the start on. More are made as they are needed.
+    std::size_t buffers_ahead = 4;
+    /// Notes when the host waits, by callback, so that `doubts_about` can say that records stopped coming.
+    bool watch_waits = false;
+    /// Called with the name of each NVTX mark and of each range that begins, on the thread that does it. It may start
+    /// and pause the recorder. Ranges need NVTX_INJECTION64_PATH to name the CUPTI that is used.
+    std::function<void(std::string_view)> on_nvtx;
+    /// Takes CUPTI out of the process at the end. Nobody may be inside a call of CUDA then. Not needed for what is
+    /// above; docs/profiler.md has what it costs to leave CUPTI in.
+    bool detach = false;
+};
+
 class ActivityRecorder {
 public:
-    /// With the real CUPTI. Throws: CuptiError if it is missing, or another profiler holds it; std::logic_error if
-    /// there is another recorder.
-    ActivityRecorder();
+    /// With the real CUPTI. Throws: CuptiError if it is missing, of another version than 13, or another profiler holds
+    /// it; std::logic_error if there is another recorder.
+    explicit ActivityRecorder(RecorderOptions options = {});
     /// The same with this CUPTI.
-    explicit ActivityRecorder(std::shared_ptr<CuptiApi> cupti);
+    explicit ActivityRecorder(std::shared_ptr<CuptiApi> cupti, RecorderOptions options = {});
     ActivityRecorder(const ActivityRecorder&) = delete;
     ActivityRecorder& operator=(const ActivityRecorder&) = delete;
     ActivityRecorder(ActivityRecorder&&) = delete;
     ActivityRecorder& operator=(ActivityRecorder&&) = delete;
     ~ActivityRecorder();
 
-    /// From now on what is issued is recorded. Throws: CuptiError. Cost: milliseconds, the first time.
+    /// From now on what is issued is recorded. Nothing while it records already, or another thread is starting or
+    /// pausing it. Throws: CuptiError. Cost: milliseconds, the first time.
     void start();
     /// Gets what was recorded from CUPTI. The device must be idle: what is not done counts as untimed.
     /// Throws: CuptiError.
     void flush();
+    /// Records no more from now on. What was issued before and is not done is recorded still. Never throws, and may be
+    /// called from `on_nvtx`, as `start` may be.
+    void pause() noexcept;
     /// Flushes and records no more. The device must be idle. Throws: CuptiError.
     void stop();
 

@@ -10,6 +10,10 @@ CUgraphNode as_node(std::uint64_t number) {
     return reinterpret_cast<CUgraphNode>(number);  // NOLINT(performance-no-int-to-ptr): a number is what it is
 }
 
+CUcontext as_context(std::uint64_t number) {
+    return reinterpret_cast<CUcontext>(number);  // NOLINT(performance-no-int-to-ptr): the same
+}
+
 }  // namespace
 
 CUptiResult FakeCupti::result_of(const std::string& call) {
@@ -52,9 +56,52 @@ CUptiResult FakeCupti::unsubscribe(CUpti_SubscriberHandle /*subscriber*/) {
     return result_of("unsubscribe");
 }
 
-CUptiResult FakeCupti::enable_callback(CUpti_SubscriberHandle /*subscriber*/, CUpti_CallbackDomain /*domain*/,
-                                       CUpti_CallbackId /*id*/) {
-    return result_of("enable_callback");
+void FakeCupti::synchronize() {
+    const std::pair id(CUPTI_CB_DOMAIN_SYNCHRONIZE,
+                       static_cast<CUpti_CallbackId>(CUPTI_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED));
+    const CUpti_SynchronizeData data{};
+    if (callbacks_.contains(id)) callback_(context_, id.first, id.second, &data);
+}
+
+void FakeCupti::nvtx(CUpti_CallbackId id, const void* parameters) {
+    CUpti_NvtxData data{};
+    data.functionParams = parameters;
+    if (callbacks_.contains({CUPTI_CB_DOMAIN_NVTX, id})) callback_(context_, CUPTI_CB_DOMAIN_NVTX, id, &data);
+}
+
+std::uint8_t* FakeCupti::ask_for_buffer(std::size_t* size) {
+    std::uint8_t* buffer = nullptr;
+    std::size_t most = 0;
+    requested_(&buffer, size, &most);
+    return buffer;
+}
+
+CUptiResult FakeCupti::version(std::uint32_t* version) {
+    *version = version_;
+    return result_of("version");
+}
+
+CUptiResult FakeCupti::enable_callback(bool on, CUpti_SubscriberHandle /*subscriber*/, CUpti_CallbackDomain domain,
+                                       CUpti_CallbackId id) {
+    const CUptiResult result = result_of("enable_callback");
+    if (on && result == CUPTI_SUCCESS) callbacks_.emplace(domain, id);
+    if (!on) callbacks_.erase({domain, id});
+    return result;
+}
+
+CUptiResult FakeCupti::callback_name(CUpti_CallbackDomain domain, CUpti_CallbackId id, const char** name) {
+    if (domain == CUPTI_CB_DOMAIN_RUNTIME_API && id == 211)
+        *name = "cudaLaunchKernel_v7000";
+    else if (domain == CUPTI_CB_DOMAIN_DRIVER_API && id == 307)
+        *name = "cuLaunchKernel";
+    else
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    return CUPTI_SUCCESS;
+}
+
+CUptiResult FakeCupti::context_id(CUcontext context, std::uint32_t* id) {
+    *id = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(context));
+    return CUPTI_SUCCESS;
 }
 
 CUptiResult FakeCupti::graph_node_id(CUgraphNode node, std::uint64_t* id) {
@@ -83,10 +130,8 @@ CUptiResult FakeCupti::disable(CUpti_ActivityKind kind) {
 CUptiResult FakeCupti::flush_all(std::uint32_t /*flag*/) {
     const CUptiResult result = result_of("flush_all");
     if (result != CUPTI_SUCCESS || (records_.empty() && dropped_ == 0)) return result;
-    std::uint8_t* buffer = nullptr;
     std::size_t size = 0;
-    std::size_t most = 0;
-    requested_(&buffer, &size, &most);
+    std::uint8_t* const buffer = ask_for_buffer(&size);
     if (buffer == nullptr) return result;
     std::size_t used = 0;
     delivered_.clear();
@@ -96,25 +141,51 @@ CUptiResult FakeCupti::flush_all(std::uint32_t /*flag*/) {
         delivered_.push_back(record.size());
     }
     records_.clear();
-    completed_(nullptr, 0, buffer, size, used);
+    completed_(as_context(context_number_), stream_number_, buffer, size, used);
     return result;
 }
 
 CUptiResult FakeCupti::next_record(std::uint8_t* buffer, std::size_t valid_size, CUpti_Activity** record) {
-    std::size_t offset = 0;
-    std::size_t index = 0;
-    if (*record != nullptr) {
-        const auto last = static_cast<std::size_t>(reinterpret_cast<std::uint8_t*>(*record) - buffer);
-        while (offset <= last) offset += delivered_[index++];
+    if (*record == nullptr) {
+        offset_ = 0;
+        index_ = 0;
+    } else {
+        offset_ += delivered_.at(index_++);
     }
-    if (offset >= valid_size) return CUPTI_ERROR_MAX_LIMIT_REACHED;
-    *record = reinterpret_cast<CUpti_Activity*>(buffer + offset);
+    if (offset_ >= valid_size) return CUPTI_ERROR_MAX_LIMIT_REACHED;
+    *record = reinterpret_cast<CUpti_Activity*>(buffer + offset_);
     return CUPTI_SUCCESS;
 }
 
-CUptiResult FakeCupti::dropped_records(std::size_t* dropped) {
-    *dropped = std::exchange(dropped_, 0);
+void FakeCupti::deliver(std::uint8_t* buffer, std::size_t valid) {
+    delivered_ = {valid};
+    completed_(nullptr, 0, buffer, valid, valid);
+}
+
+CUptiResult FakeCupti::dropped_records(CUcontext context, std::uint32_t stream, std::size_t* dropped) {
+    const bool of_delivery = context == as_context(context_number_) && stream == stream_number_;
+    *dropped = of_delivery ? std::exchange(dropped_, 0) : 0;
     return CUPTI_SUCCESS;
+}
+
+CUptiResult FakeCupti::promise_zeroed_buffers(bool zeroed) {
+    zeroed_ = zeroed;
+    return result_of("promise_zeroed_buffers");
+}
+
+CUptiResult FakeCupti::thread_id_type(CUpti_ActivityThreadIdType* type) {
+    *type = thread_ids_;
+    return result_of("thread_id_type");
+}
+
+CUptiResult FakeCupti::set_thread_id_type(CUpti_ActivityThreadIdType type) {
+    thread_ids_ = type;
+    return result_of("set_thread_id_type");
+}
+
+CUptiResult FakeCupti::finalize() {
+    finalized_ = true;
+    return result_of("finalize");
 }
 
 CUptiResult FakeCupti::push_external_id(std::uint64_t id) {
@@ -129,13 +200,16 @@ CUptiResult FakeCupti::pop_external_id() {
 }
 
 CUptiResult FakeCupti::timestamp(std::uint64_t* nanoseconds) {
-    *nanoseconds = 1234;
+    *nanoseconds = now_;
     return result_of("timestamp");
 }
 
 const char* FakeCupti::result_text(CUptiResult result) {
-    return result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
-                                                                    : "CUPTI_ERROR_UNKNOWN";
+    switch (result) {
+        case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED: return "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED";
+        case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: return "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES";
+        default: return "CUPTI_ERROR_UNKNOWN";
+    }
 }
 
 }  // namespace stowage::support
