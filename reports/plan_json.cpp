@@ -3,6 +3,7 @@
 #include "planner/layers/inventory.hpp"
 #include "planner/search/candidates.hpp"
 #include "planner/search/search.hpp"
+#include "reports/duration_json.hpp"
 #include "reports/inventory_json.hpp"
 #include "reports/megatron_flags.hpp"
 #include "reports/outcome_json.hpp"
@@ -113,6 +114,7 @@ Json plan_json(const search::Job& job, const search::Plan& plan) {
     json["baselines"] = baselines_json(job, plan);
     json["rejections"] = rejections_json(plan);
     json["notes"] = plan.notes;
+    add_durations(json, job, plan.chosen ? &*plan.chosen : nullptr);
     json["job"] = model_summary_json(job.scenario);
     json["tensor_groups"] = tensor_groups_json(job);
     json["scenario"] = scenario_json(job.scenario);
@@ -134,6 +136,7 @@ Json simulation_json(const search::Job& job, const search::Outcome& outcome,
     json["ranks"] = ranks_json(job, outcome);
     json["limits"] = limits_json(job.scenario.device_memory_limit(), job.scenario.host_memory_limit());
     json["notes"] = search::filtered_modules(job, outcome.choice.modules);
+    add_durations(json, job, &outcome);
     json["job"] = model_summary_json(job.scenario);
     json["scenario"] = scenario_json(job.scenario);
     return json;

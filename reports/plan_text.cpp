@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "reports/duration_section.hpp"
 #include "reports/graph_sections.hpp"
 #include "reports/megatron_flags.hpp"
 #include "reports/sections.hpp"
@@ -209,8 +210,8 @@ std::string notes_section(const Json& plan) {
 }  // namespace
 
 std::string plan_text(const Json& plan) {
-    return headline(plan) + job_section(plan) + answer_section(plan) + floor_section(plan) + baselines_section(plan) +
-           certificate_section(plan) + rejections_section(plan) + notes_section(plan);
+    return headline(plan) + job_section(plan) + answer_section(plan) + floor_section(plan) + duration_section(plan) +
+           baselines_section(plan) + certificate_section(plan) + rejections_section(plan) + notes_section(plan);
 }
 
 std::string simulation_text(const Json& simulation) {
@@ -223,7 +224,7 @@ std::string simulation_text(const Json& simulation) {
     if (simulation.contains("at_device_limit"))
         report += labelled("at limit", at_limit_words(simulation.at("at_device_limit")));
     return report + flags_section(simulation) + ranks_section(simulation.at("ranks"), device_limit(simulation)) +
-           simulated_floor(simulation) + notes_section(simulation);
+           simulated_floor(simulation) + duration_section(simulation) + notes_section(simulation);
 }
 
 }  // namespace stowage::reports

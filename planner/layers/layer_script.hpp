@@ -29,6 +29,7 @@
 #include "planner/layers/kernel_call.hpp"
 #include "scenarios/types/bytes.hpp"
 #include "scenarios/types/data_type.hpp"
+#include "scenarios/types/enum_names.hpp"
 #include "scenarios/types/hardware.hpp"
 #include "scenarios/types/module.hpp"
 #include "scenarios/types/scenario.hpp"
@@ -134,7 +135,17 @@ struct AttentionWork {
     double longest = 0;    ///< that the row sees which sees most
     double head_size = 0;  ///< mean of query's and value's
     Bytes between = {};    ///< written by one kernel and read by the next one of the same call, both counted
+    friend bool operator==(const AttentionWork&, const AttentionWork&) = default;
 };
+
+/// Where a kernel's duration comes from, from the surest on.
+enum class DurationSource : std::uint8_t {
+    measured,   ///< a recording has the same work
+    recompute,  ///< runs again what a recording has as a forward
+    scaled,     ///< a recording has this operation in another size or on another device
+    estimated,  ///< from the hardware file
+};
+inline constexpr std::size_t kDurationSources = 4;
 
 /// One kernel or library call on the main stream.
 /// `flops` counts multiply and add as two; `traffic` is bytes read plus bytes written, each operand once.
@@ -144,12 +155,14 @@ struct Kernel {
     double flops = 0;
     Bytes traffic;
     bool fp8 = false;                     ///< a GEMM on FP8 operands
-    std::optional<Nanoseconds> measured;  ///< given: used as it is instead of the estimate
+    std::optional<Nanoseconds> measured;  ///< given: used as it is instead of the estimate, its start included
     bool block_scaled = false;            ///< fp8: every block of an operand has its own scale, applied in fp32
     Bytes result = {};                    ///< GEMM: its result's part of `traffic`, moved when the sums are complete
     std::int64_t count = 1;               ///< GEMM: so many equal ones, one after another (experts)
     AttentionWork attention = {};
     KernelCall call = {};  ///< what it computes, where stowage's own layers run it
+    DurationSource source = DurationSource::estimated;
+    std::optional<double> error = std::nullopt;  ///< of the duration, as a share of it, where a recording tells
 };
 
 /// `exchange`: each rank sends to its neighbour in the group and receives from the other one.
@@ -436,3 +449,13 @@ struct StageLayers {
 };
 
 }  // namespace stowage::layers
+
+template <>
+struct stowage::types::EnumNames<stowage::layers::DurationSource> {
+    using Source = stowage::layers::DurationSource;
+    static constexpr std::array<std::pair<Source, std::string_view>, stowage::layers::kDurationSources> values{
+        {{Source::measured, "measured"},
+         {Source::recompute, "recompute"},
+         {Source::scaled, "scaled"},
+         {Source::estimated, "estimated"}}};
+};

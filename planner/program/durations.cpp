@@ -27,7 +27,10 @@ Durations::Durations(const types::Hardware& hardware, const types::ParallelLayou
     : hardware_(hardware), layout_(layout) {}
 
 Nanoseconds Durations::kernel(const layers::Kernel& kernel, layers::Phase phase) const {
-    if (kernel.measured) return *kernel.measured;
+    return kernel.measured ? *kernel.measured : estimate(kernel, phase);
+}
+
+Nanoseconds Durations::estimate(const layers::Kernel& kernel, layers::Phase phase) const {
     const types::Device& device = hardware_.node.device;
     switch (kernel.kind) {
         case types::KernelClass::gemm: return gemm_time(kernel, device);

@@ -6,8 +6,8 @@
 
 namespace stowage::program {
 
-/// How long operations take alone, on the hardware and layout of a scenario. Everything that a recording would replace
-/// by a measured time is here.
+/// How long operations take alone, on the hardware and layout of a scenario. A kernel that a recording has a time for
+/// (MeasuredDurations) takes that instead.
 ///
 /// Kernels: traffic / memory bandwidth + fixed device overhead; GEMMs and attention as in kernel_times.hpp.
 /// Collectives over n ranks of a tensor of B bytes, on rings: all_gather and reduce_scatter (n-1)/n B / rate,
@@ -23,6 +23,8 @@ public:
     Durations(const types::Hardware& hardware, const types::ParallelLayout& layout);
 
     [[nodiscard]] Nanoseconds kernel(const layers::Kernel& kernel, layers::Phase phase) const;
+    /// The same from the hardware alone, whatever was measured.
+    [[nodiscard]] Nanoseconds estimate(const layers::Kernel& kernel, layers::Phase phase) const;
     [[nodiscard]] Nanoseconds collective(const layers::Collective& collective) const;
     /// Between pipeline rank `rank` and the next one (the first, from the last): NVLink if the two lie in one node,
     /// else the network.

@@ -22,11 +22,14 @@ using types::Bytes;
 using types::Nanoseconds;
 using types::OffloadChoice;
 
+struct RecordingUse;
+
 /// A scenario made ready: the layers of every pipeline rank, built once and lowered again for each choice.
 struct Job {
     types::Scenario scenario;
     memory::AllocatorConfig allocator;
-    std::vector<layers::StageLayers> stages;  ///< by pipeline rank
+    std::vector<layers::StageLayers> stages;        ///< by pipeline rank
+    std::shared_ptr<const RecordingUse> recording;  ///< whose times the kernels have; none: they are estimated
 };
 
 /// Throws: types::UnsupportedError naming everything in the scenario that this version cannot plan.
