@@ -27,6 +27,7 @@ Json recording_json(const search::RecordingUse& use) {
             {"steps", use.steps},
             {"kernels", use.kernels},
             {"gap_us", file_microseconds(use.gap)},
+            {"stamping_us", file_microseconds(use.stamping)},
             {"recording_cost", known(use.recording_cost)}};
 }
 

@@ -105,8 +105,9 @@ void MeasuredDurations::add(const layers::LayerScript& script, const std::vector
         const Kernel& kernel = script.kernels[place.kernel];
         const std::optional<MeasuredTime> time = times.time_of(layers, place.name);
         if (!time) {
-            if (!kernel.measured)
-                differences_.push_back("not recorded: " + words_of(place.name) + " of a " + script.name);
+            std::string words = "not recorded: " + words_of(place.name) + " of a " + script.name;
+            if (!kernel.measured && (differences_.empty() || differences_.back() != words))
+                differences_.push_back(std::move(words));
             continue;
         }
         by_work_.emplace(place.name.work, entries_.size());

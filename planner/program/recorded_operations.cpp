@@ -135,6 +135,26 @@ void add_operations(const StepSpans& step, std::uint32_t number, Nanoseconds lon
     }
 }
 
+/// What recording added to the steps that are used.
+void take_off_stamping(const recording::Recording& recording, RecordedOperations& recorded) {
+    std::vector<Nanoseconds> timed;
+    for (const recording::Step& step : recording.steps)
+        if (is_usable(step) && step.time.count() > 0) timed.push_back(step.time);
+    const Nanoseconds unrecorded = recording::median(recording.step_times);
+    const Nanoseconds with_records = recording::median(timed);
+    if (unrecorded.count() <= 0 || with_records.count() <= 0) return;
+    recorded.recording_cost = static_cast<double>(with_records.count()) / static_cast<double>(unrecorded.count()) - 1;
+    const auto operations = static_cast<std::int64_t>(recorded.operations.size() / recorded.steps.size());
+    if (operations == 0 || with_records <= unrecorded) return;
+    recorded.stamping = (with_records - unrecorded) / operations;
+    const auto shorten = [&](Nanoseconds& gap) {
+        if (gap.count() > 0) gap -= std::min(gap, recorded.stamping);
+    };
+    shorten(recorded.gap);
+    for (RecordedOperation& operation : recorded.operations)
+        if (operation.gap) shorten(*operation.gap);
+}
+
 }  // namespace
 
 RecordedOperations recorded_operations(const recording::Recording& recording, const types::Node& node) {
@@ -150,6 +170,7 @@ RecordedOperations recorded_operations(const recording::Recording& recording, co
     recorded.gap = middle_own(gaps, longest, node);
     for (std::size_t i = 0; i < steps.size(); ++i)
         add_operations(steps[i], static_cast<std::uint32_t>(i), longest, recorded.operations);
+    take_off_stamping(recording, recorded);
     return recorded;
 }
 

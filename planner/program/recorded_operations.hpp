@@ -12,6 +12,10 @@
 // still shorter than the host needs for a launch. A longer one is the host being late or a wait for another stream,
 // which the simulator has for itself.
 //
+// Recording stamps every activity, which takes time between them. Where the recorded steps were timed as a whole, and
+// others just before recording began, the difference is shared out evenly over the operations and taken off their gaps,
+// to at most all of a gap.
+//
 // Worked example: kernels at 0-10, 11-31, 47-50 us, empty kernels 1.46 us apart: the first has a gap of 1 us, the
 // second none (16 us: the host was late), the last none.
 //
@@ -42,6 +46,9 @@ struct RecordedOperations {
     std::vector<RecordedOperation> operations;  ///< by step, then as they were issued
     types::Nanoseconds gap{0};              ///< the middle one of the device's own; without any, that of empty kernels
     std::vector<types::Nanoseconds> steps;  ///< durations of those that are used
+    types::Nanoseconds stamping{0};         ///< taken off each gap
+    /// The recorded steps' time over that of unrecorded ones, less 1; nothing where either was not timed.
+    std::optional<double> recording_cost;
 };
 
 /// `node` says what empty kernels and launches take. Without a usable step there are no operations.

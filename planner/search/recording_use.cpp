@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
-#include <numeric>
 
 #include "planner/layers/stage.hpp"
 #include "planner/search/job.hpp"
@@ -12,8 +10,6 @@
 
 namespace stowage::search {
 namespace {
-
-using types::Nanoseconds;
 
 void require_implementation(const recording::Recording& recording, const types::Scenario& recorded,
                             const types::Scenario& planned) {
@@ -42,19 +38,6 @@ void require_steps(const recording::Recording& recording, const program::Recorde
         recording.steps.size()));
 }
 
-/// Of the steps that are used, as they were timed by events.
-std::optional<double> cost_of_recording(const recording::Recording& recording) {
-    std::vector<Nanoseconds> timed;
-    for (const recording::Step& step : recording.steps) {
-        if (step.graphs) return std::nullopt;
-        if (step.stage != "record" && step.time.count() > 0) timed.push_back(step.time);
-    }
-    const Nanoseconds unrecorded = recording::median(recording.step_times);
-    const Nanoseconds recorded = recording::median(timed);
-    if (unrecorded.count() <= 0 || recorded.count() <= 0) return std::nullopt;
-    return static_cast<double>(recorded.count()) / static_cast<double>(unrecorded.count()) - 1;
-}
-
 }  // namespace
 
 void apply_recording(Job& job, const recording::Recording& recording, const types::Scenario& recorded) {
@@ -80,7 +63,8 @@ void apply_recording(Job& job, const recording::Recording& recording, const type
     use.kernels = measured.kernels();
     use.gap = operations.gap;
     for (const auto& [kind, name] : types::enum_names<types::KernelClass>()) use.spreads[kind] = measured.spread(kind);
-    use.recording_cost = cost_of_recording(recording);
+    use.recording_cost = operations.recording_cost;
+    use.stamping = operations.stamping;
     use.differences = measured.differences();
     use.groups = layers::group_differences(recording, stage);
     job.recording = std::make_shared<const RecordingUse>(std::move(use));

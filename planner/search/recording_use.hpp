@@ -29,9 +29,8 @@ struct RecordingUse {
     std::int64_t kernels = 0;   ///< distinct ones with a time
     types::Nanoseconds gap{0};  ///< the device's own between two kernels, the middle one
     std::map<types::KernelClass, program::ClassSpread> spreads;
-    /// What recording itself changed: the recorded steps' time over that of unrecorded ones, less 1; nothing where
-    /// either is missing or graphs ran.
-    std::optional<double> recording_cost;
+    types::Nanoseconds stamping{0};        ///< of recording itself, taken off each gap
+    std::optional<double> recording_cost;  ///< the recorded steps' time over that of unrecorded ones, less 1
     std::vector<std::string> differences;  ///< between the recorded operations and those of its scenario's layers
     std::vector<layers::GroupDifference> groups;
 };

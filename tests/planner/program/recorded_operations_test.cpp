@@ -122,6 +122,30 @@ TEST(RecordedOperations, BesideACopyAreMarked) {
     EXPECT_FALSE(recorded.operations[2].beside_copy);
 }
 
+TEST(RecordedOperations, WhatRecordingAddsIsTakenOffTheGaps) {
+    // 33 us with records, 31.5 without: 1.5 us over three operations are 0.5 each. Gaps of 1 and 0.2 us keep 0.5 and 0.
+    recording::Recording recording =
+        of({kernel(0, microseconds(0), microseconds(10)), kernel(1, microseconds(11), microseconds(21)),
+            kernel(2, Nanoseconds{21'200}, microseconds(33))});
+    recording.steps.front().time = microseconds(33);
+    recording.step_times = {Nanoseconds{31'500}};
+    const RecordedOperations recorded = recorded_operations(recording, node());
+    EXPECT_EQ(recorded.stamping, Nanoseconds{500});
+    EXPECT_EQ(recorded.operations[0].gap, Nanoseconds{500});
+    EXPECT_EQ(recorded.operations[1].gap, Nanoseconds{0});
+    EXPECT_NEAR(recorded.recording_cost.value(), 33 / 31.5 - 1, 1e-12);
+}
+
+TEST(RecordedOperations, ARecordedStepThatIsFasterChangesNothing) {
+    recording::Recording recording =
+        of({kernel(0, microseconds(0), microseconds(10)), kernel(1, microseconds(11), microseconds(21))});
+    recording.steps.front().time = microseconds(21);
+    recording.step_times = {microseconds(22)};
+    const RecordedOperations recorded = recorded_operations(recording, node());
+    EXPECT_EQ(recorded.stamping, Nanoseconds{0});
+    EXPECT_EQ(recorded.operations[0].gap, Nanoseconds{1000});
+}
+
 TEST(RecordedOperations, OnlyWholeStepsWithoutGraphsCount) {
     recording::Recording recording = of({kernel(0, microseconds(0), microseconds(10))});
     const recording::Step whole = recording.steps.front();

@@ -122,7 +122,7 @@ TEST(RecordingUse, SaysWhatTheRecordingWas) {
     EXPECT_EQ(planned.recording->scenario, "grouped");
     EXPECT_EQ(planned.recording->device, "a GPU");
     EXPECT_EQ(planned.recording->steps, 2);
-    EXPECT_EQ(planned.recording->gap, kTwoSteps.gap);
+    EXPECT_LT(planned.recording->gap, kTwoSteps.gap);  // 1 us of recording is shared out over the kernels
     EXPECT_NEAR(planned.recording->recording_cost.value(), 0.01, 1e-12);
 }
 
