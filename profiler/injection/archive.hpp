@@ -87,7 +87,8 @@ private:
     }
     template <Plain T>
     void get(T& value) {
-        std::memcpy(&value, next(sizeof(T)).data(), sizeof(T));
+        const std::string_view raw = next(sizeof(T));
+        std::memcpy(&value, raw.begin(), raw.size());
     }
     void get(bool& value) {
         std::uint8_t raw = 0;

@@ -49,10 +49,7 @@ int wait_for(pid_t child) {
 /// Interrupts are ignored as long as it lives.
 class IgnoredInterrupts {
 public:
-    IgnoredInterrupts() {
-        interrupt_ = std::signal(SIGINT, SIG_IGN);
-        quit_ = std::signal(SIGQUIT, SIG_IGN);
-    }
+    IgnoredInterrupts() : interrupt_(std::signal(SIGINT, SIG_IGN)), quit_(std::signal(SIGQUIT, SIG_IGN)) {}
     IgnoredInterrupts(const IgnoredInterrupts&) = delete;
     IgnoredInterrupts& operator=(const IgnoredInterrupts&) = delete;
     IgnoredInterrupts(IgnoredInterrupts&&) = delete;
@@ -64,8 +61,8 @@ public:
 
 private:
     using Handler = void (*)(int);
-    Handler interrupt_ = SIG_DFL;
-    Handler quit_ = SIG_DFL;
+    Handler interrupt_;
+    Handler quit_;
 };
 
 std::string read_all(int file) {

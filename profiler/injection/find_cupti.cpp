@@ -100,7 +100,7 @@ std::optional<fs::path> cupti_below(const std::vector<fs::path>& folders) {
 }
 
 std::optional<fs::path> find_cupti(const std::vector<std::string>& command, const Environment& environment) {
-    const fs::path named = value_of(environment, "NVTX_INJECTION64_PATH");
+    fs::path named = value_of(environment, "NVTX_INJECTION64_PATH");
     if (named.filename().string().starts_with("libcupti.so") && is_file(named)) return named;
     if (const std::optional<std::string> python = python_of(command, environment))
         if (std::optional<fs::path> found = cupti_below(python_folders(*python, environment))) return found;
