@@ -11,7 +11,10 @@ public:
                                       const executor::Progress& progress) override {
         executor::Execution execution(request, progress);
         execution.reach_steady();
-        execution.measure();
+        if (request.record)
+            execution.record();
+        else
+            execution.measure();
         return execution.take();
     }
 };

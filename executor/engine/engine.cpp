@@ -6,6 +6,7 @@
 #include "executor/cuda/check.hpp"
 #include "executor/engine/assignment.hpp"
 #include "executor/engine/dump.hpp"
+#include "executor/engine/extra_save.hpp"
 #include "executor/engine/fenced_memory.hpp"
 #include "executor/engine/initialise.hpp"
 #include "executor/engine/out_of_memory.hpp"
@@ -57,6 +58,12 @@ std::string graphs_text(const types::CudaGraph& graph) {
     return text;
 }
 
+layers::StageLayers layers_of(const ExecutionRequest& request) {
+    layers::StageLayers stage = layers::build_stage(request.scenario, request.pipeline_rank);
+    if (request.debug.extra_save) save_one_more(stage, *request.debug.extra_save);
+    return stage;
+}
+
 /// What the tokens' routing sends, which may be more than what is planned for.
 layers::Dimensions routed_dimensions(const ExecutionRequest& request) {
     types::Scenario routed = request.scenario;
@@ -74,7 +81,7 @@ std::int64_t gradient_bytes(const types::Scenario& scenario) { return scenario.o
 Execution::Execution(const ExecutionRequest& request, const Progress& progress)
     : request_(request),
       progress_(progress),
-      stage_(layers::build_stage(request.scenario, request.pipeline_rank)),
+      stage_(layers_of(request)),
       lowered_(lower(request, stage_)),
       device_(usable_device()),
       monitor_(device_.pci_bus_id),
@@ -85,7 +92,9 @@ Execution::Execution(const ExecutionRequest& request, const Progress& progress)
       parameters_(placed_parameters(stage_)) {
     if (request.debug.fences && request.allocator == AllocatorKind::planned)
         throw types::UnsupportedError("error: fences need the caching allocator\nhint: --allocator caching");
-    if (request.profile) {
+    if (request.record && request.record->first && request.allocator == AllocatorKind::planned)
+        throw types::UnsupportedError("error: a first iteration runs with the caching allocator only");
+    if (request.profile || request.record) {
         recorder_.emplace();
         machine_.on_operation([this](OperationId id, bool captured) { attribute(id, captured); });
     }
@@ -153,7 +162,8 @@ void Execution::note_memory(RunStage stage) {
 void Execution::attribute(OperationId id, bool captured) {
     if (!attributing_) return;
     if (attributed_) recorder_->pop_operation();
-    recorder_->push_operation(number_of(id, captured));
+    const profiler::OperationNumber number = number_of(id, captured);
+    recorder_->push_operation(captured ? number : in_step(number, recorded_step_));
     attributed_ = true;
 }
 
@@ -254,15 +264,24 @@ void Execution::prepare_calls() {
                         attention.workspace.used_bytes, attention.workspace.parts));
 }
 
+/// Planned memory has no place for them.
+void Execution::run_first_iterations() {
+    if (request_.allocator == AllocatorKind::planned) return;
+    for (const RunStage stage : {RunStage::record, RunStage::eager}) {
+        if (lowered_.program.instances(stage).empty()) continue;
+        workload_.begin_step(steps_run_++, machine_.main().get());
+        if (stage == RunStage::record && request_.record && request_.record->first)
+            record_first();
+        else
+            run_stage(stage);
+    }
+}
+
 void Execution::reach_steady() {
     prepare_calls();
     set_up();
-    const bool caching = request_.allocator == AllocatorKind::caching;
-    for (const RunStage stage : {RunStage::record, RunStage::eager}) {
-        if (!caching || lowered_.program.instances(stage).empty()) continue;
-        workload_.begin_step(steps_run_++, machine_.main().get());
-        run_stage(stage);
-    }
+    run_first_iterations();
+    if (request_.record && !records_steady()) return;
     if (lowered_.program.graphs.empty()) return;
     say(fmt::format("capturing {} graphs", lowered_.program.graphs.size()));
     attributing_ = recorder_.has_value();
@@ -370,6 +389,17 @@ std::vector<double> Execution::losses() const {
     return {values.begin(), values.end()};
 }
 
+profiler::Recording Execution::take_records() {
+    machine_.synchronise_all();
+    recorder_->stop();
+    profiler::Recording recording = recorder_->take();
+    if (recording.buffers == 0)
+        throw DeviceError(
+            "error: CUPTI recorded nothing: another profiler in this process may hold it\n"
+            "hint: execute --no-profile measures without it");
+    return recording;
+}
+
 void Execution::profile_step() {
     if (!recorder_) return;
     say("profiling a step");
@@ -379,13 +409,7 @@ void Execution::profile_step() {
     attributing_ = true;
     interpreter_->run(RunStage::steady);
     end_attribution();
-    machine_.synchronise_all();
-    recorder_->stop();
-    const profiler::Recording recording = recorder_->take();
-    if (recording.buffers == 0)
-        throw DeviceError(
-            "error: CUPTI recorded nothing: another profiler in this process may hold it\n"
-            "hint: --no-profile measures without it");
+    const profiler::Recording recording = take_records();
     const profiler::CorrelatedTimes times = profiler::correlate(recording.activities, recording.node_operations);
     result_.timeline = timeline_of(lowered_.program, times);
     recording::Profile profile = profile_of(lowered_.program, times);

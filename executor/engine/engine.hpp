@@ -5,8 +5,10 @@
 //     Execution execution(request, progress);   lower, check, take memory, choose algorithms
 //     execution.reach_steady();                 set-up, first iteration, capture
 //     execution.measure();                      warm-up, timed steps, gradients, one profiled step
+// or
+//     execution.record();                       warm-up, timed steps, recorded steps
 //
-// Tested by: tests/executor/engine/execution_gpu_test.cpp.
+// Tested by: tests/executor/engine/execution_gpu_test.cpp, record_gpu_test.cpp.
 
 #include <memory>
 #include <optional>
@@ -23,6 +25,7 @@
 #include "executor/engine/gradient_digests.hpp"
 #include "executor/engine/interpreter.hpp"
 #include "executor/engine/parameters.hpp"
+#include "executor/engine/raw_steps.hpp"
 #include "planner/program/lowering.hpp"
 #include "profiler/cupti/recorder.hpp"
 
@@ -33,8 +36,11 @@ public:
     /// Throws: DeviceError without a usable device; OutOfMemory; UnsupportedError for what cannot be executed.
     Execution(const ExecutionRequest& request, const Progress& progress);
 
+    /// A first iteration is recorded here, if the request asks for it; without steady steps to record, nothing follows.
     void reach_steady();
     void measure();
+    /// Only if the request asks for it.
+    void record();
     [[nodiscard]] ExecutionResult take() { return std::move(result_); }
 
 private:
@@ -53,6 +59,11 @@ private:
     void time_launches();
     void digest_steps();
     void profile_step();
+    void record_first();
+    void record_steady();
+    [[nodiscard]] profiler::Recording take_records();
+    void run_first_iterations();
+    [[nodiscard]] bool records_steady() const { return request_.record && request_.record->steady > 0; }
     void dump();
     void attribute(OperationId id, bool captured);
     void end_attribution();
@@ -83,6 +94,7 @@ private:
     bool digesting_ = false;
     bool attributing_ = false;  ///< operations are told to the recorder
     bool attributed_ = false;   ///< one of them is
+    std::uint32_t recorded_step_ = 0;
     ExecutionResult result_;
 };
 

@@ -11,6 +11,17 @@ using layers::StowageState;
 using program::BufferRef;
 using program::Operation;
 using program::OperationKind;
+using MemoryKind = profiler::MemoryEvent::Kind;
+
+namespace {
+
+/// Whether the device does something for it. Telling the recorder of all others would double its cost.
+bool gives_work(OperationKind kind) {
+    return kind == OperationKind::compute || kind == OperationKind::copy || kind == OperationKind::collective ||
+           kind == OperationKind::peer_transfer || kind == OperationKind::graph_launch;
+}
+
+}  // namespace
 
 Interpreter::Interpreter(const program::StepProgram& program, Machine& machine, StepMemory& memory, PinnedLayout layout,
                          Address pinned)
@@ -31,8 +42,7 @@ void Interpreter::run(program::RunStage stage) {
     for (instance_ = 0; instance_ < sequence_->size(); ++instance_) {
         const auto& operations = program_.bodies[program::index(instance().body)].operations;
         for (operation_ = 0; operation_ < operations.size(); ++operation_, ++issued_) {
-            machine_.attribute({static_cast<std::uint32_t>(instance_), static_cast<std::uint32_t>(operation_)},
-                               capturing_);
+            if (gives_work(operations[operation_].kind)) machine_.attribute(id(), capturing_);
             execute(operations[operation_]);
         }
     }
@@ -84,6 +94,8 @@ void Interpreter::copy(const Operation& operation) {
     const program::Work& work = work_of(operation);
     resolve(work);
     if (capturing_) ++expected_.copies;
+    if (operation.direction == program::Direction::device_to_host)
+        tell(MemoryKind::offloaded, {addresses_[0], operation.bytes, 0});
     machine_.copy(operation.direction, addresses_[0], addresses_[1], operation.bytes, operation.stream);
 }
 
@@ -161,6 +173,7 @@ void Interpreter::allocate(const Operation& operation) {
     Held& slot = held(operation);
     STOWAGE_CHECK(slot.empty(), where(operation) + ": allocated twice");
     slot = {memory_.allocate(operation.bytes, operation.stream), operation.stream, false, false};
+    tell(MemoryKind::allocate, slot.buffer);
     if (stage_ == program::RunStage::capture && !captured_.empty())
         captured_[program_.frame_slots[frame_of(operation.scope)] + operation.slot] = slot.buffer.address;
     if (!capturing_) machine_.allocated(slot.buffer.address, operation.bytes, operation.stream);
@@ -172,8 +185,13 @@ void Interpreter::free(const Operation& operation) {
     if (!capturing_)
         machine_.freed(slot.buffer.address, slot.buffer.bytes,
                        slot.used_elsewhere || slot.stream != program::Stream::main);
+    tell(MemoryKind::free, slot.buffer);
     memory_.free(slot.buffer);
     slot = {};
+}
+
+void Interpreter::tell(MemoryKind kind, const Buffer& buffer) const {
+    if (on_memory_ && !capturing_) on_memory_(kind, id(), buffer);
 }
 
 void Interpreter::record_stream(const Operation& operation) {

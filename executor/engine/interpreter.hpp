@@ -19,6 +19,7 @@
 #include "executor/engine/pinned_layout.hpp"
 #include "executor/engine/step_memory.hpp"
 #include "planner/program/step_program.hpp"
+#include "profiler/cupti/raw_events.hpp"
 
 namespace stowage::executor {
 
@@ -35,6 +36,11 @@ public:
 
     /// Called before every kernel that clears gradients, outside of captures.
     void before_clear(std::function<void()> call) { before_clear_ = std::move(call); }
+
+    /// Told of every allocation and free outside of captures, and of every copy to the host with where it copies from,
+    /// when it is issued.
+    using MemoryCall = std::function<void(profiler::MemoryEvent::Kind, OperationId, const Buffer&)>;
+    void on_memory(MemoryCall call) { on_memory_ = std::move(call); }
 
     /// The rank's own buffer; 0 if the program has none of that number.
     /// 0 where the rank lacks it.
@@ -64,6 +70,8 @@ private:
     void begin_graph();
     void end_graph();
 
+    void tell(profiler::MemoryEvent::Kind kind, const Buffer& buffer) const;
+
     [[nodiscard]] const program::Work& work_of(const program::Operation& operation) const;
     void resolve(const program::Work& work);
     [[nodiscard]] Address resolve(const program::BufferRef& buffer, const layers::CallSizes& sizes) const;
@@ -76,6 +84,9 @@ private:
     [[nodiscard]] std::uint32_t event_of(const program::Operation& operation) const;
     [[nodiscard]] const program::Graph& graph() const { return program_.graphs[instance().graph]; }
     [[nodiscard]] const program::Instance& instance() const { return (*sequence_)[instance_]; }
+    [[nodiscard]] OperationId id() const {
+        return {static_cast<std::uint32_t>(instance_), static_cast<std::uint32_t>(operation_)};
+    }
     [[nodiscard]] Place place() const { return {instance().microbatch, instance().layer}; }
     [[nodiscard]] std::string where(const program::Operation& operation) const;
 
@@ -85,6 +96,7 @@ private:
     PinnedLayout layout_;
     Address pinned_;
     std::function<void()> before_clear_;
+    MemoryCall on_memory_;
     std::vector<Held> slots_;
     std::vector<Address> captured_;   ///< by slot: where the capture put it, also if it has freed it since
     std::vector<Address> addresses_;  ///< of the operation at hand

@@ -77,7 +77,7 @@ public:
     virtual void allocated(Address /*address*/, Bytes /*bytes*/, program::Stream /*stream*/) {}
     virtual void freed(Address /*address*/, Bytes /*bytes*/, bool /*used_elsewhere*/) {}
 
-    /// What follows belongs to this operation, until the next call.
+    /// What the device is given from here on is for this operation, until the next call.
     virtual void attribute(OperationId /*id*/, bool /*captured*/) {}
 };
 

@@ -16,7 +16,8 @@ using program::Stream;
 using types::Nanoseconds;
 using Interval = std::pair<Nanoseconds, Nanoseconds>;
 
-constexpr unsigned kInstanceShift = 24;  // a body has fewer operations than 2^24, a stage fewer instances than 2^32
+// A body has fewer operations than 2^24, a stage fewer instances than 2^32; six bits above them number the step.
+constexpr unsigned kInstanceShift = 24;
 constexpr OperationNumber kCaptured = OperationNumber{1} << 62;
 constexpr Bytes kLargeCopy{16LL << 20};
 
