@@ -38,6 +38,7 @@ void add_commands(CLI::App& app, stowage::cli::Run& chosen) {
     add_validate_command(app, chosen);
     add_schema_command(app, chosen);
     add_execute_command(app, chosen);
+    add_profile_command(app, chosen);
     add_device_commands(app, chosen);
 }
 

@@ -21,10 +21,10 @@ void add_refusal(CLI::App& app, Run& chosen, const std::string& name, const std:
 
 void add_device_commands(CLI::App& app, Run& chosen) {
     const std::string reason =
-        "is not in this version: of the verbs that need a GPU and the library libstowage_gpu.so only 'execute' is; "
+        "is not in this version: of the verbs that need a GPU and the library libstowage_gpu.so only 'execute' and "
+        "'profile' are; "
         "plan, simulate and check need neither";
     const std::string suffix = " (needs a GPU; not in this version)";
-    add_refusal<NoDeviceError>(app, chosen, "profile", "Records what a step does on a GPU" + suffix, reason);
     add_refusal<NoDeviceError>(app, chosen, "calibrate", "Measures this machine's rates" + suffix, reason);
 }
 

@@ -49,7 +49,8 @@ void add_export_command(CLI::App& app, Run& chosen);
 void add_import_command(CLI::App& app, Run& chosen);
 void add_schema_command(CLI::App& app, Run& chosen);
 void add_execute_command(CLI::App& app, Run& chosen);
-/// profile, calibrate.
+void add_profile_command(CLI::App& app, Run& chosen);
+/// calibrate.
 void add_device_commands(CLI::App& app, Run& chosen);
 void add_validate_command(CLI::App& app, Run& chosen);
 

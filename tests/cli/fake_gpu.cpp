@@ -9,6 +9,7 @@
 #include "cli/gpu/gpu_verbs.hpp"
 #include "cli/gpu/gpu_version.hpp"
 #include "executor/engine/out_of_memory.hpp"
+#include "executor/engine/raw_steps.hpp"
 #include "planner/layers/stage.hpp"
 #include "planner/program/lowering.hpp"
 
@@ -28,7 +29,8 @@ std::string_view environment(const char* name) {
 void write_down(const ExecutionRequest& request) {
     const std::string_view path = environment("STOWAGE_FAKE_REQUEST");
     if (path.empty()) return;
-    std::ofstream file{std::string(path)};
+    std::ofstream file{std::string(path), request.record ? std::ios::app : std::ios::trunc};  // a profile runs several
+    if (request.record) file << "first " << request.record->first << "\nrecorded " << request.record->steady << "\n";
     file << "rank " << request.pipeline_rank << "\npolicy " << request.policy << "\nallocator "
          << types::name_of(request.allocator) << "\nexpandable_segments " << request.caching_config.expandable_segments
          << "\nsteps " << request.steps << "\nwarmup " << request.warmup_steps << "\nwarmup_seconds "
@@ -115,6 +117,43 @@ recording::Measurement measurement_of(const ExecutionRequest& request) {
     return measurement;
 }
 
+profiler::MemoryEvent memory_event(profiler::MemoryEvent::Kind kind, const program::Operation& copy,
+                                   profiler::OperationNumber number) {
+    return {kind, (number + 1) << 32, copy.bytes, Nanoseconds{0}, number};
+}
+
+/// What the timeline has, each under the operation of its entry; of a first iteration with a storage for every copy to
+/// the host.
+profiler::RawStep raw_step(const program::StepProgram& program, const layers::StageLayers& stage, bool first) {
+    profiler::RawStep step;
+    step.stage = first ? "record" : "eager";
+    step.time = Nanoseconds{first ? 0 : 252'000'000};
+    step.activities.names = {"", "a fake kernel"};
+    for (const program::TimelineEntry& entry : timeline_of(program).entries) {
+        const program::Instance& instance = program.instances(program::RunStage::steady)[entry.instance];
+        const program::Operation& operation = program.bodies[program::index(instance.body)].operations[entry.operation];
+        profiler::Activity activity;
+        activity.name = 1;
+        activity.start = entry.start - types::SimTime{};
+        activity.end = entry.end - types::SimTime{};
+        activity.correlation = static_cast<std::uint32_t>(step.activities.activities.size());
+        activity.issued_under = executor::number_of({entry.instance, entry.operation}, false);
+        if (operation.kind == program::OperationKind::copy) {
+            activity.kind = profiler::ActivityKind::copy;
+            activity.copy_kind = operation.direction == program::Direction::device_to_host
+                                     ? profiler::CopyKind::device_to_host
+                                     : profiler::CopyKind::host_to_device;
+            activity.bytes = operation.bytes;
+            if (first && activity.copy_kind == profiler::CopyKind::device_to_host)
+                for (const auto kind : {profiler::MemoryEvent::Kind::allocate, profiler::MemoryEvent::Kind::offloaded})
+                    step.memory.push_back(memory_event(kind, operation, activity.issued_under));
+        }
+        step.activities.activities.push_back(activity);
+    }
+    executor::OperationMarks(program, stage).resolve(program::RunStage::steady, step);
+    return step;
+}
+
 class FakeVerbs final : public GpuVerbs {
 public:
     ExecutionResult execute(const ExecutionRequest& request, const executor::Progress& progress) override {
@@ -128,6 +167,10 @@ public:
         ExecutionResult result;
         result.measurement = measurement_of(request);
         if (request.profile) result.timeline = timeline_of(lowered.program);
+        if (!request.record) return result;
+        if (request.record->first) result.recorded_steps.push_back(raw_step(lowered.program, stage, true));
+        for (std::int64_t i = 0; i < request.record->steady; ++i)
+            result.recorded_steps.push_back(raw_step(lowered.program, stage, false));
         return result;
     }
 };
