@@ -36,7 +36,7 @@ void add_taken_over(const Recording& recording, std::vector<std::string>& doubts
     const Nanoseconds last = last_time(recording);
     if (recording.foreign_buffers > 0)
         doubts.push_back(std::to_string(recording.foreign_buffers) + " buffers came that are not ours: " + kWhoElse);
-    else if (recording.buffers == 0 && (recording.missing_buffers > 0 || recording.last_wait > Nanoseconds::zero()))
+    else if (recording.buffers == 0 && recording.last_wait > Nanoseconds::zero())
         doubts.push_back(std::string("CUPTI delivered nothing, though the device was used: ") + kWhoElse);
     else if (recording.last_wait > last + kSilence)
         doubts.push_back(

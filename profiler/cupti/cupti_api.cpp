@@ -16,6 +16,12 @@ constexpr CUpti_ExternalCorrelationKind kOurs = CUPTI_EXTERNAL_CORRELATION_KIND_
 constexpr std::uint32_t kMajor = 13;
 constexpr std::uint32_t kNumberedByToolkit = 130000;  // from here on xxyyzz for CUDA xx.yy; before, small numbers
 
+/// Asked first: without a driver CUPTI 13.2 does not fail but calls itself without end while it words why.
+void expect_driver() {
+    if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != nullptr) return;
+    throw CuptiError("libcuda.so.1 cannot be opened: there is no NVIDIA driver here, and nothing to record");
+}
+
 void* open_file(const std::string& path) {
     if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
     const char* said = dlerror();
@@ -141,6 +147,7 @@ private:
 }  // namespace
 
 std::unique_ptr<CuptiApi> open_cupti(const std::string& path) {
+    expect_driver();
     return std::make_unique<RealCupti>(path.empty() ? open_library() : open_file(path));
 }
 

@@ -46,7 +46,7 @@ public:
 
 /// The real one: libcupti.so.13, opened now and never closed, since CUPTI keeps threads of its own.
 /// With a path, that file and no other. Else where the dynamic linker looks, then below /usr/local/cuda.
-/// Throws: CuptiError if it is not found or lacks a call.
+/// Throws: CuptiError if it is not found or lacks a call, or if there is no driver.
 std::unique_ptr<CuptiApi> open_cupti(const std::string& path = "");
 
 /// CUPTI's number in words: "13.0, update 1".

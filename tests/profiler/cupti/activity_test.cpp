@@ -69,14 +69,11 @@ TEST(Doubts, KnowBuffersThatAreNotOurs) {
 
 TEST(Doubts, KnowThatNothingCame) {
     Recording recording;
-    recording.missing_buffers = 1;
-    const std::vector<std::string> expected = {std::string("CUPTI delivered nothing, though the device was used: ") +
-                                               kWho};
-    EXPECT_EQ(doubts_about(recording), expected);
-    recording.missing_buffers = 0;
-    EXPECT_TRUE(doubts_about(recording).empty());  // the device may not have been used at all
+    recording.missing_buffers = 1;  // asked for, and never written to
+    EXPECT_TRUE(doubts_about(recording).empty());
     recording.last_wait = 1s;
-    EXPECT_EQ(doubts_about(recording), expected);
+    EXPECT_EQ(doubts_about(recording),
+              std::vector<std::string>{std::string("CUPTI delivered nothing, though the device was used: ") + kWho});
 }
 
 // The last record at 5 s, the last wait at 17 s.

@@ -69,7 +69,15 @@ def main():
         train_step(model, marks, x)
         torch.cuda.synchronize()
     torch.cuda.nvtx.mark(f"clock time={time.time_ns()}")
-    # One microbatch, forward and backward, as a graph: marked as it is captured, launched twice without marks.
+    # One microbatch, forward and backward, as a graph: marked as it is captured, launched twice without marks. What is
+    # captured has to have run on another stream than the default one before.
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        train_step(model, marks, x)
+    torch.cuda.current_stream().wait_stream(side)
+    for tensor in [x, *model.parameters()]:
+        tensor.grad = None
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         marks.microbatch = None
