@@ -48,7 +48,8 @@ public:
 
     Mark at(Nanoseconds time) {
         for (; next_ < ranges_.size() && ranges_[next_].start <= time; ++next_)
-            if (ranges_[next_].thread == thread_ || ranges_[next_].thread == 0) open_.push_back(&ranges_[next_]);
+            if (ranges_[next_].thread == thread_ || ranges_[next_].thread == 0 || thread_ == 0)
+                open_.push_back(&ranges_[next_]);
         std::erase_if(open_, [time](const MarkedRange* range) { return range->end <= time; });
         Mark mark;
         for (const MarkedRange* range : open_) mark = inside(mark, *range->mark);

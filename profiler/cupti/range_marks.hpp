@@ -28,7 +28,7 @@ Mark inside(const Mark& outer, const Mark& inner);
 
 /// A moment of a thread.
 struct HostMoment {
-    std::uint32_t thread = 0;
+    std::uint32_t thread = 0;  ///< 0: it is not known which; ranges of every thread count
     types::Nanoseconds time{};
 };
 

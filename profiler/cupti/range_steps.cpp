@@ -36,19 +36,39 @@ std::optional<MemoryEvent::Kind> memory_kind(std::string_view name) {
     return std::nullopt;
 }
 
-std::optional<MemoryEvent> memory_event(const Recording& recording, const NvtxMark& mark) {
+/// By how much CUPTI's clock is ahead of the system's; zero if nobody said what that shows.
+Nanoseconds clock_difference(const Recording& recording) {
+    for (const NvtxMark& mark : recording.marks) {
+        const std::string& name = recording.names.at(mark.name);
+        const auto shown = name.starts_with("stowage:clock;") ? number_in(name, "time", 10) : std::nullopt;
+        if (shown) return mark.time - Nanoseconds(static_cast<std::int64_t>(*shown));
+    }
+    return Nanoseconds{0};
+}
+
+/// Something that happened to memory, and where it was open what: on the thread of the mark, or on any.
+struct SaidEvent {
+    MemoryEvent event;
+    HostMoment moment;
+};
+
+std::optional<SaidEvent> memory_event(const Recording& recording, const NvtxMark& mark, Nanoseconds ahead) {
     const std::string& name = recording.names.at(mark.name);
     const auto kind = memory_kind(name);
     const auto address = number_in(name, "address", 16);
     const auto bytes = number_in(name, "bytes", 10);
     if (!kind || !address || !bytes) return std::nullopt;
-    MemoryEvent event;
-    event.kind = *kind;
-    event.address = *address;
-    event.bytes = types::Bytes{static_cast<std::int64_t>(*bytes)};
-    event.time = mark.time;
-    if (const auto time = number_in(name, "time", 10)) event.time = Nanoseconds(static_cast<std::int64_t>(*time));
-    return event;
+    SaidEvent said;
+    said.event.kind = *kind;
+    said.event.address = *address;
+    said.event.bytes = types::Bytes{static_cast<std::int64_t>(*bytes)};
+    said.event.time = mark.time;
+    said.moment = {mark.thread, mark.time};
+    if (const auto time = number_in(name, "time", 10)) {
+        said.event.time = Nanoseconds(static_cast<std::int64_t>(*time)) + ahead;
+        said.moment = {0, said.event.time};
+    }
+    return said;
 }
 
 /// The outermost call of each correlation: a call of the runtime makes calls of the driver.
@@ -138,12 +158,13 @@ private:
     }
 
     void ask_memory() {
+        const Nanoseconds ahead = clock_difference(recording_);
         for (const NvtxMark& mark : recording_.marks) {
-            std::optional<MemoryEvent> event = memory_event(recording_, mark);
-            if (!event) continue;
-            event->issued_under = kFirstMemoryEvent + step_.memory.size();
-            ask(event->issued_under, {mark.thread, mark.time});
-            step_.memory.push_back(*event);
+            std::optional<SaidEvent> said = memory_event(recording_, mark, ahead);
+            if (!said) continue;
+            said->event.issued_under = kFirstMemoryEvent + step_.memory.size();
+            ask(said->event.issued_under, said->moment);
+            step_.memory.push_back(said->event);
         }
         std::stable_sort(step_.memory.begin(), step_.memory.end(),
                          [](const auto& left, const auto& right) { return left.time < right.time; });

@@ -14,7 +14,7 @@
 Everything goes through NVTX, so that the recorder alone sees it, and costs next to nothing where nobody listens:
 
     stowage:module=core_attn;phase=forward;layer=3;microbatch=0     a range around a forward, a backward, a recomputation
-    stowage:save;address=7f00;bytes=4096;storage_bytes=8192;parameter=0    a tensor was saved for a backward
+    stowage:save;address=7f00;bytes=4096;storage=7e00;storage_bytes=8192;parameter=0   a tensor was saved for a backward
     stowage:step;stage=eager                                        a range around a step
     stowage:allocate;address=7f00;bytes=4096;time=17...             what PyTorch's allocator did, and when (report_memory)
 
@@ -27,6 +27,7 @@ without checkpoints that have hooks of their own, or those of their insides are 
 
 import contextlib
 import re
+import time
 
 #: The fields of a mark in the order in which they are written.
 FIELDS = ("module", "phase", "work", "layer", "microbatch", "chunk")
@@ -292,13 +293,13 @@ class Marks:
 
     def save_text(self, tensor):
         """What is said of a saved tensor; None of one that is not on a device or has no storage."""
-        address = _storage_address(tensor)
-        if address is None or not tensor.is_cuda:
+        storage = _storage_address(tensor)
+        if storage is None or not tensor.is_cuda:
             return None
-        storage = tensor.untyped_storage().nbytes()
         return (
-            f"stowage:save;address={address:x};bytes={tensor.numel() * tensor.element_size()}"
-            f";storage_bytes={storage};parameter={int(address in self._parameters)}"
+            f"stowage:save;address={tensor.data_ptr():x};bytes={tensor.numel() * tensor.element_size()}"
+            f";storage={storage:x};storage_bytes={tensor.untyped_storage().nbytes()}"
+            f";parameter={int(storage in self._parameters)}"
         )
 
     @staticmethod
@@ -315,6 +316,7 @@ class Marks:
         device = torch.cuda.current_device() if device is None else device
         events = torch.cuda.memory._snapshot()["device_traces"][device]
         texts = [text for text in map(memory_text, events) if text is not None]
+        self._nvtx.mark(f"stowage:clock;time={time.time_ns()}")  # the allocator's times are of this clock
         for text in texts:
             self._nvtx.mark(text)
         torch.cuda.memory._record_memory_history(enabled=None)

@@ -231,7 +231,21 @@ TEST(StepsByRanges, MakeMemoryEventsOfMarks) {
     EXPECT_EQ(memory[1].bytes, 4_KiB);
     EXPECT_EQ(memory[1].time, 15ns);
     EXPECT_EQ(steps[0].marks.at(memory[1].issued_under), mark("core_attn", "", 3));
-    EXPECT_FALSE(steps[0].marks.contains(memory[0].issued_under));
+    EXPECT_EQ(steps[0].marks.at(memory[0].issued_under), mark("core_attn", "", 3));
+}
+
+// An allocator's events are said at once, later, and by a thread that did not make them: what counts is when they were.
+// The system's clock showed 1000 when CUPTI's was at 30, so that 985 is 15.
+TEST(StepsByRanges, PutMemoryEventsWhereTheyHappened) {
+    RecordingMaker maker;
+    maker.range("stowage:module=a;phase=backward", 10ns, 20ns, kOther);
+    maker.range("stowage:module=b", 28ns, 40ns);
+    maker.say("stowage:clock;time=1000", 30ns);
+    maker.say("stowage:free;address=7f00;bytes=4096;time=985", 31ns);
+    const RawStep step = steps_by_ranges(maker.done()).at(0);
+    ASSERT_EQ(step.memory.size(), 1U);
+    EXPECT_EQ(step.memory[0].time, 15ns);
+    EXPECT_EQ(step.marks.at(step.memory[0].issued_under), mark("a", "backward", -1));
 }
 
 // Issued at 15 by one thread and 25 by another, both in the second step although they ran after it.

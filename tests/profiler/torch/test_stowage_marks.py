@@ -277,16 +277,16 @@ class Hooks(unittest.TestCase):
                 return getattr(self.tensor, name)
 
         weight = self.model.layers[0].fc1.weight  # 8 x 4 numbers of 4 bytes
-        address = weight.untyped_storage().data_ptr()
+        address = weight.data_ptr()
         self.assertEqual(
             marks.save_text(OnDevice(weight.t())),
-            f"stowage:save;address={address:x};bytes=128;storage_bytes=128;parameter=1",
+            f"stowage:save;address={address:x};bytes=128;storage={address:x};storage_bytes=128;parameter=1",
         )
         other = torch.zeros(10, 4)
-        address = other.untyped_storage().data_ptr()
+        address = other.data_ptr()
         self.assertEqual(
             marks.save_text(OnDevice(other[2:4])),
-            f"stowage:save;address={address:x};bytes=32;storage_bytes=160;parameter=0",
+            f"stowage:save;address={address + 32:x};bytes=32;storage={address:x};storage_bytes=160;parameter=0",
         )
 
     def test_saved_tensors_die_with_the_graph(self):
