@@ -7,6 +7,7 @@
 
 #include "cli/inputs.hpp"
 #include "cli/outputs.hpp"
+#include "cli/recording_input.hpp"
 #include "cli/verb.hpp"
 #include "planner/search/search.hpp"
 #include "reports/plan_json.hpp"
@@ -35,7 +36,6 @@ void refuse(bool asked, const std::string& option, const std::string& why) {
 }
 
 void refuse_what_is_not_here(const PlanOptions& options) {
-    refuse(options.recording.has_value(), "--recording", "durations are estimated from the hardware file");
     refuse(options.space == "free", "--space free", "it plans what Megatron's flags can express (--space megatron)");
     refuse(options.front.has_value(), "--front", "it gives one plan, the fastest that fits");
     refuse(options.max_slowdown.has_value(), "--max-slowdown", "it looks for the least step time");
@@ -81,7 +81,8 @@ types::ExitCode run_plan(const PlanOptions& options) {
     require_plannable(loaded);
     require_objective(loaded);
     Outputs outputs(options.common, options.scenario, options.out, options.trace);
-    const search::Job job = search::prepare(std::move(loaded.scenario));
+    search::Job job = search::prepare(std::move(loaded.scenario));
+    if (options.recording) use_recording(job, *options.recording, options.scenario);
     const search::Plan plan = [&] {
         const Progress progress(options.common.quiet);
         search_options.progress = std::cref(progress);
@@ -122,7 +123,9 @@ void add_plan_command(CLI::App& app, Run& chosen) {
     verb->add_option("--space", options->space, "megatron: what Megatron's flags express; free: not in this version")
         ->type_name("SPACE");
     verb->add_option("--allow-hazard", options->allowed_hazards, "not in this version")->type_name("ID");
-    verb->add_option("--recording", options->recording, "not in this version")->type_name("FILE");
+    verb->add_option("--recording", options->recording,
+                     "kernels take the times that 'stowage profile' recorded; others are estimated")
+        ->type_name("FILE");
     verb->add_option("--front", options->front, "not in this version")->type_name("N");
     verb->add_option("--max-slowdown", options->max_slowdown, "not in this version")->type_name("P");
     verb->callback([options, &chosen] { chosen = [options] { return run_plan(*options); }; });

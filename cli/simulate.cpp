@@ -5,6 +5,7 @@
 #include "cli/inputs.hpp"
 #include "cli/outputs.hpp"
 #include "cli/policy_input.hpp"
+#include "cli/recording_input.hpp"
 #include "cli/verb.hpp"
 #include "planner/search/candidates.hpp"
 #include "planner/search/floor.hpp"
@@ -20,6 +21,7 @@ struct SimulateOptions {
     CommonOptions common;
     std::string input;
     Overrides overrides;
+    std::optional<std::string> recording;
     std::optional<std::string> out;
     std::optional<std::string> trace;
 };
@@ -57,7 +59,8 @@ types::ExitCode run_simulate(const SimulateOptions& options) {
     options.overrides.apply(simulated.scenario);
     refuse_illegal(simulated.scenario, simulated.choice, "this policy");
     Outputs outputs(options.common, options.input, options.out, options.trace);
-    const search::Job job = search::prepare(std::move(simulated.scenario));
+    search::Job job = search::prepare(std::move(simulated.scenario));
+    if (options.recording) use_recording(job, *options.recording, options.input);
     const search::Outcome outcome = search::evaluate(job, simulated.choice, all_cores());
     const reports::Json document =
         reports::simulation_json(job, outcome, at_limit(job, outcome), floor_under(job, outcome));
@@ -80,6 +83,9 @@ void add_simulate_command(CLI::App& app, Run& chosen) {
     verb->add_option("SCENARIO|PLAN", options->input, "scenario file (YAML) or plan (JSON)")->required();
     verb->add_option("--rules", options->overrides.rules, "Megatron-LM's version in place of the scenario's")
         ->type_name("RULES");
+    verb->add_option("--recording", options->recording,
+                     "kernels take the times that 'stowage profile' recorded; others are estimated")
+        ->type_name("FILE");
     verb->add_option("--out", options->out, "write the simulation here (JSON)")->type_name("FILE");
     verb->add_option("--trace", options->trace, "write the simulated step here, for ui.perfetto.dev")
         ->type_name("FILE");

@@ -37,7 +37,7 @@ std::string share_words(const Json& document) {
     if (!predicted.contains("step_time_error")) return words;
     const Json& error = predicted.at("step_time_error");
     if (error.is_null()) return words + "; nothing tells by how much the step's time may be off";
-    return words + fmt::format("; off together, they move the step's time by {}", percent(error.get<double>()));
+    return words + fmt::format("; the step's time may be off by {} for it", percent(error.get<double>()));
 }
 
 std::string modules_table(const Json& durations) {

@@ -127,7 +127,8 @@ void add_operations(const StepSpans& step, std::uint32_t number, Nanoseconds lon
     std::map<Pass, std::uint32_t> passed;
     for (const Span& span : issued) {
         const Event& event = *span.first;
-        RecordedOperation operation{event.site, event.layer, event.microbatch, 0, number, span.end - span.start, {}};
+        RecordedOperation operation{event.site, event.layer, event.microbatch,      0,
+                                    number,     event.name,  span.end - span.start, {}};
         operation.occurrence = passed[{event.site, event.layer, event.microbatch}]++;
         if (span.behind && *span.behind <= longest_gap) operation.gap = span.behind;
         operation.beside_copy = step.beside_copy(span);

@@ -37,6 +37,7 @@ struct RecordedOperation {
     std::int32_t microbatch = -1;
     std::uint32_t occurrence = 0;  ///< among those of the same site, layer and microbatch of its step
     std::uint32_t step = 0;        ///< counts the steps that are used
+    std::uint32_t name = 0;        ///< of its first kernel: index into Recording::names
     types::Nanoseconds span{0};
     std::optional<types::Nanoseconds> gap;  ///< the device's own; may be negative: the next kernel began early
     bool beside_copy = false;               ///< a copy to or from the host ran meanwhile

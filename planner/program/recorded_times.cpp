@@ -16,13 +16,6 @@ std::optional<Enum> named(const std::string& text, Enum last) {
     return std::nullopt;
 }
 
-std::optional<KernelName> name_of_site(const recording::Site& site) {
-    const auto part = named(site.module, layers::Part::mixer_out_proj);
-    const auto phase = named(site.phase, layers::Phase::optimizer);
-    if (!part || !phase) return std::nullopt;
-    return KernelName{*part, *phase, site.work, 0};
-}
-
 /// Kernels that no script has: they are lowering's own, and take what Durations says.
 bool is_of_no_layer(layers::Part part) {
     return part == layers::Part::pipeline || part == layers::Part::offload || part == layers::Part::graph;
@@ -52,6 +45,13 @@ private:
 };
 
 }  // namespace
+
+std::optional<KernelName> name_of_site(const recording::Site& site) {
+    const auto part = named(site.module, layers::Part::mixer_out_proj);
+    const auto phase = named(site.phase, layers::Phase::optimizer);
+    if (!part || !phase) return std::nullopt;
+    return KernelName{*part, *phase, site.work, 0};
+}
 
 RecordedTimes::RecordedTimes(const RecordedOperations& recorded, const std::vector<recording::Site>& sites) {
     std::vector<std::optional<KernelName>> names;

@@ -23,6 +23,9 @@ struct MeasuredTime {
     std::optional<double> error;  ///< share; nothing of a kernel that was recorded once
 };
 
+/// Without an occurrence; nothing where module or phase is none of ours.
+std::optional<KernelName> name_of_site(const recording::Site& site);
+
 class RecordedTimes {
 public:
     /// Of the frames that are no transformer layers, and of the optimizer's step.

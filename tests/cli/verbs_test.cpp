@@ -60,7 +60,6 @@ TEST(Command, RefusesByNameWhatIsNotInThisVersion) {
         EXPECT_EQ(result.code, 2) << line;
         EXPECT_EQ(result.error.substr(0, beginning.size()), beginning) << line;
     };
-    expect_refusal("plan " + kSmall + " --recording r.json", "stowage: error: --recording is not in this version: ");
     expect_refusal("plan " + kSmall + " --space free", "stowage: error: --space free is not in this version: ");
     expect_refusal("plan " + kSmall + " --front 5", "stowage: error: --front is not in this version: ");
     expect_refusal("plan " + kSmall + " --max-slowdown 1", "stowage: error: --max-slowdown is not in this version: ");

@@ -8,6 +8,38 @@ namespace {
 
 using types::Nanoseconds;
 
+std::uint32_t site(recording::Recording& recording, const recording::Site& wanted) {
+    auto& sites = recording.sites;
+    const auto found = std::find(sites.begin(), sites.end(), wanted);
+    if (found != sites.end()) return static_cast<std::uint32_t>(found - sites.begin());
+    sites.push_back(wanted);
+    return static_cast<std::uint32_t>(sites.size() - 1);
+}
+
+recording::EventKind kind_of(const program::Operation& operation) {
+    if (operation.kind != program::OperationKind::copy) return recording::EventKind::kernel;
+    return operation.direction == program::Direction::device_to_host ? recording::EventKind::device_to_host
+                                                                     : recording::EventKind::host_to_device;
+}
+
+recording::Event event_of(const program::StepProgram& program, const program::TimelineEntry& entry,
+                          recording::Recording& recording) {
+    const program::Instance& instance = program.instances(program::RunStage::steady)[entry.instance];
+    const program::Operation& operation = program.bodies[program::index(instance.body)].operations[entry.operation];
+    recording::Event event;
+    event.site = site(recording, {std::string(name_of(operation.part)), std::string(name_of(operation.phase)),
+                                  program.labels[operation.detail]});
+    event.operation = entry.instance * 10'000 + entry.operation;
+    event.layer = instance.layer;
+    event.microbatch = instance.microbatch;
+    event.kind = kind_of(operation);
+    event.stream = static_cast<std::uint32_t>(program::index(entry.stream));
+    event.start = entry.start.time_since_epoch();
+    event.duration = entry.end - entry.start;
+    event.bytes = operation.bytes;
+    return event;
+}
+
 class Writer {
 public:
     Writer(recording::Recording& recording, const MadeRecording& made, const KernelTime& time)
@@ -37,8 +69,8 @@ private:
         for (const program::KernelPlace& place : program::kernel_places(script, again)) {
             const Nanoseconds time = time_(script.kernels[place.kernel], place.name, layer, step_);
             recording::Event event;
-            event.site =
-                site({std::string(name_of(place.name.part)), std::string(name_of(place.name.phase)), place.name.work});
+            event.site = site(recording_, {std::string(name_of(place.name.part)),
+                                           std::string(name_of(place.name.phase)), place.name.work});
             event.operation = operation_++;
             event.layer = static_cast<std::int32_t>(layer);
             event.microbatch = static_cast<std::int32_t>(microbatch);
@@ -49,14 +81,6 @@ private:
             recording_.steps.back().events.push_back(event);
             now_ += time;
         }
-    }
-
-    std::uint32_t site(const recording::Site& wanted) {
-        auto& sites = recording_.sites;
-        const auto found = std::find(sites.begin(), sites.end(), wanted);
-        if (found != sites.end()) return static_cast<std::uint32_t>(found - sites.begin());
-        sites.push_back(wanted);
-        return static_cast<std::uint32_t>(sites.size() - 1);
     }
 
     recording::Recording& recording_;
@@ -74,8 +98,27 @@ recording::Recording made_recording(const layers::StageLayers& stage, const Made
     recording::Recording recording;
     recording.source = recording.implementation = "stowage";
     recording.pipeline_rank = stage.pipeline_rank;
+    recording.names = {""};
     Writer writer(recording, made, time);
     for (std::int64_t step = 0; step < made.steps; ++step) writer.step(stage, step);
+    return recording;
+}
+
+recording::Recording recording_of_run(const program::StepProgram& program, const program::StageTimeline& timeline) {
+    recording::Recording recording;
+    recording.source = recording.implementation = "stowage";
+    recording.pipeline_rank = program.pipeline_rank;
+    recording.names = {""};
+    recording.steps.emplace_back();
+    recording::Step& step = recording.steps.back();
+    step.stage = "eager";
+    for (const program::TimelineEntry& entry : timeline.entries)
+        step.events.push_back(event_of(program, entry, recording));
+    std::stable_sort(
+        step.events.begin(), step.events.end(),
+        [](const recording::Event& left, const recording::Event& right) { return left.start < right.start; });
+    for (const recording::Event& event : step.events)
+        step.duration = std::max(step.duration, event.start + event.duration);
     return recording;
 }
 

@@ -8,6 +8,8 @@
 #include "planner/layers/layer_script.hpp"
 #include "planner/program/durations.hpp"
 #include "planner/program/kernel_places.hpp"
+#include "planner/program/step_program.hpp"
+#include "planner/program/timeline.hpp"
 #include "scenarios/recording/recording.hpp"
 
 namespace stowage::tests {
@@ -30,5 +32,9 @@ recording::Recording made_recording(const layers::StageLayers& stage, const Made
 /// One that takes what `durations` says, if nothing was measured.
 recording::Recording recording_of_estimates(const layers::StageLayers& stage, const MadeRecording& made,
                                             const program::Durations& durations);
+
+/// One that a run of the program left, as the executor's marks name its operations: kernels, copies and what waits in
+/// place of other ranks, by stream. `timeline`: of the steady stage, without graphs.
+recording::Recording recording_of_run(const program::StepProgram& program, const program::StageTimeline& timeline);
 
 }  // namespace stowage::tests

@@ -63,6 +63,51 @@ TEST(RecordingUse, OfTheModelsOwnEstimatesGivesTheModelsOwnStep) {
     EXPECT_EQ(measured.ranks.front().compute, estimated.ranks.front().compute);
 }
 
+/// What a run of each rank's program records gives every kernel of that rank its own time back.
+void expect_round_trip(const Scenario& scenario) {
+    const Job job = prepare(scenario);
+    const TracedOutcome traced = evaluate_traced(job, {});
+    for (std::size_t rank = 0; rank < job.stages.size(); ++rank) {
+        Job measured = job;
+        apply_recording(measured, tests::recording_of_run(traced.programs[rank], traced.timelines[rank]), scenario);
+        EXPECT_EQ(measured.recording->differences, std::vector<std::string>{}) << "rank " << rank;
+        const program::DurationShares shares =
+            program::duration_shares(measured.stages[rank], scenario.microbatches(), durations_of(scenario));
+        EXPECT_LE(shares.all.worst, layers::DurationSource::recompute) << "rank " << rank;
+        EXPECT_EQ(evaluate(measured, {}).ranks[rank].compute, traced.outcome.ranks[rank].compute) << "rank " << rank;
+    }
+}
+
+TEST(RecordingUse, FindsEveryKernelOfARun) {
+    expect_round_trip(scenario());
+    expect_round_trip(layers::testing::plain_gpt());
+    expect_round_trip(layers::testing::latent_gpt());
+    expect_round_trip(layers::testing::moe_gpt());
+    expect_round_trip(layers::testing::moe_slice());
+    expect_round_trip(layers::testing::tensor_slice(4, true));
+}
+
+TEST(RecordingUse, FindsEveryKernelOfARunOfSeveralStagesAndWithAnOptimizer) {
+    Scenario job = scenario();
+    job.optimizer.optimizer = types::OptimizerKind::adam;
+    job.parallel.pipeline_model_parallel_size = 2;
+    expect_round_trip(job);
+    job.parallel.num_virtual_stages_per_pipeline_rank = 2;
+    expect_round_trip(job);
+}
+
+TEST(RecordingUse, FindsEveryKernelOfARunThatRecomputes) {
+    Scenario job = scenario();
+    job.recompute.recompute_granularity = types::RecomputeGranularity::full;
+    job.recompute.recompute_method = types::RecomputeMethod::block;
+    job.recompute.recompute_num_layers = 2;
+    expect_round_trip(job);
+    job.recompute = {};
+    job.recompute.recompute_granularity = types::RecomputeGranularity::selective;
+    job.recompute.recompute_modules = {types::RecomputeModule::core_attn, types::RecomputeModule::mlp};
+    expect_round_trip(job);
+}
+
 TEST(RecordingUse, TheRecordedStepIsThePredictedOne) {
     // The recording's kernels lie back to back; its last one has a gap behind it in the model, none in the recording.
     const Scenario job = scenario();
