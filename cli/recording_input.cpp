@@ -22,12 +22,6 @@ std::vector<fs::path> folders_of(const fs::path& recording, const fs::path& inpu
 
 types::Scenario recorded_scenario(const recording::Recording& recording, const std::string& path,
                                   const std::string& input) {
-    if (recording.scenario_text.empty())
-        throw types::InputError(
-            path +
-            ": error: scenario: found nothing, expected the scenario that was recorded\nhint: only recordings of "
-            "'stowage profile SCENARIO' say what they recorded; of another process there are modules and times, but no "
-            "sizes to plan by");
     const std::string name = fs::path(path).filename().string() + " (its scenario)";
     std::optional<types::InputError> first;
     for (const fs::path& folder : folders_of(path, input)) {
@@ -44,9 +38,13 @@ types::Scenario recorded_scenario(const recording::Recording& recording, const s
 
 void use_recording(search::Job& job, const std::string& path, const std::string& input) {
     const recording::Recording recording = recording::read_recording(path);
-    const types::Scenario recorded = recorded_scenario(recording, path, input);
+    const bool injected = recording.scenario_text.empty();
+    const types::Scenario recorded = injected ? types::Scenario{} : recorded_scenario(recording, path, input);
     try {
-        search::apply_recording(job, recording, recorded);
+        if (injected)
+            search::apply_injected_recording(job, recording);
+        else
+            search::apply_recording(job, recording, recorded);
     } catch (const types::InputError& error) {
         throw types::InputError(path + ": " + error.what());
     }

@@ -24,6 +24,7 @@ Json recording_json(const search::RecordingUse& use) {
             {"pipeline_rank", use.pipeline_rank},
             {"device", use.device},
             {"same_device", use.same_device},
+            {"layers", use.recorded_layers},
             {"steps", use.steps},
             {"kernels", use.kernels},
             {"gap_us", file_microseconds(use.gap)},
@@ -106,6 +107,7 @@ void add_durations(Json& document, const search::Job& job, const search::Outcome
     const DurationSum& all = busiest.shares.all;
     if (outcome != nullptr && outcome->runs())
         document["predicted"]["step_time_error"] = known(step_time_error(all, *outcome));
+    if (use.recorded_layers > 0) document["implementation"] = "recorded";
     document["durations"] = {{"recording", recording_json(use)},
                              {"pipeline_rank", busiest.pipeline_rank},
                              {"compute_us", file_microseconds(all.total())},

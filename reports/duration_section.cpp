@@ -23,6 +23,8 @@ std::string recording_words(const Json& recording) {
                                     recording.at("kernels").dump());
     if (!recording.at("same_device").get<bool>())
         words += "; another device than the plan's, so nothing is as measured";
+    if (recording.at("layers") != 0)
+        words += fmt::format("; {} layers are the recording's", recording.at("layers").dump());
     if (const Json& cost = recording.at("recording_cost"); !cost.is_null())
         words += fmt::format("; recording made the step {} longer", percent(cost.get<double>()));
     return words;

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "planner/layers/stage.hpp"
+#include "planner/program/recorded_layers.hpp"
 #include "planner/search/job.hpp"
 #include "scenarios/types/error.hpp"
 
@@ -38,16 +39,28 @@ void require_steps(const recording::Recording& recording, const program::Recorde
         recording.steps.size()));
 }
 
+RecordingUse begin_use(const recording::Recording& recording) {
+    RecordingUse use;
+    use.scenario = recording.scenario_name;
+    use.device = recording.machine.device;
+    use.pipeline_rank = recording.pipeline_rank;
+    return use;
+}
+
+void describe(const program::RecordedOperations& operations, RecordingUse& use) {
+    use.steps = static_cast<std::int64_t>(operations.steps.size());
+    use.gap = operations.gap;
+    use.stamping = operations.stamping;
+    use.recording_cost = operations.recording_cost;
+}
+
 }  // namespace
 
 void apply_recording(Job& job, const recording::Recording& recording, const types::Scenario& recorded) {
     require_implementation(recording, recorded, job.scenario);
     require_rank(recording, recorded);
     const types::Hardware& hardware = job.scenario.hardware;
-    RecordingUse use;
-    use.scenario = recording.scenario_name;
-    use.device = recording.machine.device;
-    use.pipeline_rank = recording.pipeline_rank;
+    RecordingUse use = begin_use(recording);
     use.same_device = recorded.hardware.node.device.name == hardware.node.device.name;
     const program::RecordedOperations operations =
         program::recorded_operations(recording, use.same_device ? hardware.node : recorded.hardware.node);
@@ -59,14 +72,27 @@ void apply_recording(Job& job, const recording::Recording& recording, const type
     const program::MeasuredDurations measured(operations, recording.sites, stage, recorded_durations);
     for (layers::StageLayers& planned : job.stages) measured.apply(planned, planned_durations, use.same_device);
 
-    use.steps = static_cast<std::int64_t>(operations.steps.size());
+    describe(operations, use);
     use.kernels = measured.kernels();
-    use.gap = operations.gap;
     for (const auto& [kind, name] : types::enum_names<types::KernelClass>()) use.spreads[kind] = measured.spread(kind);
-    use.recording_cost = operations.recording_cost;
-    use.stamping = operations.stamping;
     use.differences = measured.differences();
     use.groups = layers::group_differences(recording, stage);
+    job.recording = std::make_shared<const RecordingUse>(std::move(use));
+}
+
+void apply_injected_recording(Job& job, const recording::Recording& recording) {
+    const types::Node& node = job.scenario.hardware.node;
+    const program::RecordedOperations operations = program::recorded_operations(recording, node);
+    require_steps(recording, operations);
+    RecordingUse use = begin_use(recording);
+    describe(operations, use);
+    for (layers::StageLayers& stage : job.stages)
+        use.recorded_layers += program::use_recorded_layers(stage, operations, recording, node.device);
+    if (use.recorded_layers == 0)
+        throw types::InputError(
+            "error: sites: found no layer of the scenario, expected kernels under marks with module, phase, layer and "
+            "microbatch\nhint: mark modules with ranges such as "
+            "'stowage:module=core_attn;phase=forward;layer=3;microbatch=0'");
     job.recording = std::make_shared<const RecordingUse>(std::move(use));
 }
 

@@ -24,10 +24,11 @@ struct RecordingUse {
     std::string scenario;  ///< that was recorded
     std::string device;    ///< as the driver calls it
     std::int64_t pipeline_rank = 0;
-    bool same_device = true;    ///< recorded on the device that the job's hardware describes
-    std::int64_t steps = 0;     ///< without graphs, behind the first
-    std::int64_t kernels = 0;   ///< distinct ones with a time
-    types::Nanoseconds gap{0};  ///< the device's own between two kernels, the middle one
+    bool same_device = true;           ///< recorded on the device that the job's hardware describes
+    std::int64_t steps = 0;            ///< without graphs, behind the first
+    std::int64_t recorded_layers = 0;  ///< layers that are the recording's; 0: only their times are
+    std::int64_t kernels = 0;          ///< distinct ones with a time
+    types::Nanoseconds gap{0};         ///< the device's own between two kernels, the middle one
     std::map<types::KernelClass, program::ClassSpread> spreads;
     types::Nanoseconds stamping{0};        ///< of recording itself, taken off each gap
     std::optional<double> recording_cost;  ///< the recorded steps' time over that of unrecorded ones, less 1
@@ -42,5 +43,12 @@ struct RecordingUse {
 /// Throws: types::InputError, without the file's name, if the recording is of another implementation, has no step to
 /// measure by, or is of a pipeline rank that its scenario lacks.
 void apply_recording(Job& job, const recording::Recording& recording, const types::Scenario& recorded);
+
+/// The same from a recording that has no scenario, of a process that only marked its modules: the transformer layers of
+/// `job` that were recorded become the recorded ones (implementation `recorded`; see program/recorded_layers.hpp), the
+/// rest stays as its own implementation has it. Fills in Job::recording. Cost: O(events log events).
+/// Throws: types::InputError, without the file's name, if there is no step to measure by, no layer of the job was
+/// recorded, or the job needs more of a layer than a recording tells.
+void apply_injected_recording(Job& job, const recording::Recording& recording);
 
 }  // namespace stowage::search

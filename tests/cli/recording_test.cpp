@@ -108,15 +108,27 @@ TEST_F(Recordings, ThatAreNotThereAreNamed) {
     EXPECT_NE(result.error.find("nowhere.json: error: "), std::string::npos) << result.error;
 }
 
-TEST_F(Recordings, WithoutTheirScenarioAreRefused) {
+TEST_F(Recordings, WithoutAScenarioGiveTheirLayers) {
+    const std::string path = write(1);
+    recording::Recording recording = recording::read_recording(path);
+    recording.source = "injected";
+    recording.scenario_text.clear();
+    support::write_text(path, recording::recording_text(recording));
+    const Json simulation = simulated(" --recording " + path);
+    EXPECT_EQ(simulation.at("implementation"), "recorded");
+    EXPECT_EQ(simulation.at("durations").at("recording").at("layers"), 4);  // of rank 0 of two
+}
+
+TEST_F(Recordings, WithoutAnyLayerAreRefused) {
     const std::string path = write(1);
     recording::Recording recording = recording::read_recording(path);
     recording.scenario_text.clear();
+    for (recording::Event& event : recording.steps.front().events) event.layer = -1;
+    recording.steps.resize(1);
     support::write_text(path, recording::recording_text(recording));
     const CommandResult result = stowage("simulate " + kScenario + " --recording " + path);
     EXPECT_EQ(result.code, 3);
-    EXPECT_NE(result.error.find(path + ": error: scenario: found nothing, expected the scenario that was recorded\n"),
-              std::string::npos)
+    EXPECT_NE(result.error.find(path + ": error: sites: found no layer of the scenario"), std::string::npos)
         << result.error;
 }
 
