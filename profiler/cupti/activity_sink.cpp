@@ -87,7 +87,7 @@ void ActivitySink::consume(CUcontext context, std::uint32_t stream, RecordBuffer
                            std::size_t valid_bytes) noexcept {
     try {
         read(context, stream, buffer.get(), valid_bytes);
-        std::memset(buffer.get(), 0, valid_bytes);
+        std::memset(buffer.get(), 0, kBufferBytes);  // all of it: records that were not complete may lie behind
         {
             const std::scoped_lock lock(mutex_);
             spare_.push_back(std::move(buffer));
@@ -210,10 +210,11 @@ std::size_t missing_buffers() {
 
 void CUPTIAPI request_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t* most_records) {
     const std::shared_ptr<ActivitySink> sink = current_sink();
-    RecordBuffer given = sink ? sink->buffer() : nullptr;
-    if (given != nullptr && !note_given(given.get())) given.reset();
-    *buffer = given.release();
-    *size = *buffer == nullptr ? 0 : ActivitySink::kBufferBytes;
+    RecordBuffer given;
+    if (sink) given = sink->buffer();
+    const bool usable = given != nullptr && note_given(given.get());
+    *buffer = usable ? given.release() : nullptr;  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): comes back
+    *size = usable ? ActivitySink::kBufferBytes : 0;
     *most_records = 0;  // as many as fit
 }
 

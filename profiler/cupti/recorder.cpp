@@ -71,6 +71,11 @@ private:
     bool detach_;
 };
 
+/// Whether every wait of the host leaves a record.
+bool records_waits(RecordKinds kinds) {
+    return kinds.has(RecordKind::synchronizations) || kinds.has(RecordKind::driver_calls);
+}
+
 std::shared_ptr<CuptiApi> usable(std::shared_ptr<CuptiApi> cupti) {
     expect_version(*cupti);
     return cupti;
@@ -191,7 +196,7 @@ private:
     void subscribe_to_all() {
         for (const auto id : {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED})
             subscription_.enable(CUPTI_CB_DOMAIN_RESOURCE, static_cast<CUpti_CallbackId>(id));
-        if (options_.watch_waits)
+        if (options_.watch_waits && records_waits(options_.kinds))
             for (const auto id :
                  {CUPTI_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED, CUPTI_CBID_SYNCHRONIZE_CONTEXT_SYNCHRONIZED})
                 subscription_.enable(CUPTI_CB_DOMAIN_SYNCHRONIZE, static_cast<CUpti_CallbackId>(id));

@@ -32,7 +32,8 @@ struct RecorderOptions {
     RecordKinds kinds = kOperationKinds;
     /// Buffers of 8 MiB, some 50,000 records each, that lie ready from the start on. More are made as they are needed.
     std::size_t buffers_ahead = 4;
-    /// Notes when the host waits, by callback, so that `doubts_about` can say that records stopped coming.
+    /// Notes when the host waits, by callback, so that `doubts_about` can say that records stopped coming. Only where
+    /// every wait leaves a record: with `synchronizations` or `driver_calls` among the kinds.
     bool watch_waits = false;
     /// Called with the name of each NVTX mark and of each range that begins, on the thread that does it. It may start
     /// and pause the recorder. Ranges need NVTX_INJECTION64_PATH to name the CUPTI that is used.

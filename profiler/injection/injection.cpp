@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "profiler/cupti/cupti_api.hpp"
+#include "profiler/injection/driver.hpp"
 #include "profiler/injection/process_facts.hpp"
 #include "profiler/injection/wait_for_devices.hpp"
 
@@ -52,6 +53,7 @@ void Injection::open() {
     if (!settings_.start_mark.empty() || !settings_.stop_mark.empty())
         options.on_nvtx = [this](std::string_view name) { handle_mark(name); };
     recorder_ = std::make_unique<ActivityRecorder>(cupti, options);
+    ready_ = recorder_.get();
     if (process_.cupti.empty() && settings_.kinds.has(RecordKind::ranges))
         process_.notes.push_back(std::string(kNvtxVariable) + " names no libcupti.so.13, so NVTX ranges are not seen");
 }
@@ -68,9 +70,10 @@ void Injection::start() {
 }
 
 void Injection::handle_mark(std::string_view name) {
-    if (recorder_ == nullptr || name.empty()) return;
+    ActivityRecorder* const recorder = ready_;
+    if (recorder == nullptr || name.empty()) return;
     if (name == settings_.start_mark) start();
-    if (name == settings_.stop_mark) recorder_->pause();
+    if (name == settings_.stop_mark) recorder->pause();
 }
 
 void Injection::keep_time() {
@@ -105,6 +108,7 @@ void Injection::collect() {
         process_.notes.push_back("a device was still busy " + std::to_string(kPatience.count()) +
                                  " s after the process had ended: what it did then is missing");
     recorder_->stop();
+    process_.devices = used_devices();
     process_.recording = recorder_->take();
     for (const std::string& loaded : loaded_cuptis()) {
         std::error_code ignored;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -47,6 +48,7 @@ private:
     bool over_ = false;  ///< its time has passed: marks start it no more
     bool finished_ = false;
     std::unique_ptr<ActivityRecorder> recorder_;
+    std::atomic<ActivityRecorder*> ready_{nullptr};  ///< the same, for marks, which come on any thread at any time
 };
 
 }  // namespace stowage::profiler

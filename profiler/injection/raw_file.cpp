@@ -91,10 +91,15 @@ void fields(Archive& archive, T& value) {
             value.foreign_buffers, value.missing_buffers, value.last_wait);
 }
 
+template <class Archive, Like<UsedDevice> T>
+void fields(Archive& archive, T& value) {
+    archive(value.name, value.driver, value.multiprocessors, value.memory);
+}
+
 template <class Archive, Like<InjectedProcess> T>
 void fields(Archive& archive, T& value) {
-    archive(value.process, value.command, value.cupti, value.cupti_version, value.finished, value.failure, value.notes,
-            value.recording);
+    archive(value.process, value.command, value.cupti, value.cupti_version, value.devices, value.finished,
+            value.failure, value.notes, value.recording);
 }
 
 namespace {

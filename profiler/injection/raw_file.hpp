@@ -14,14 +14,24 @@
 
 namespace stowage::profiler {
 
+/// A device that a process used through the runtime.
+struct UsedDevice {
+    std::string name;
+    std::string driver;  ///< the newest CUDA that it runs
+    int multiprocessors = 0;
+    types::Bytes memory{};
+    friend bool operator==(const UsedDevice&, const UsedDevice&) = default;
+};
+
 struct InjectedProcess {
     std::uint32_t process = 0;
     std::string command;              ///< its arguments with blanks between them
     std::string cupti;                ///< the file that was opened
     std::uint32_t cupti_version = 0;  ///< as CUPTI numbers itself
-    bool finished = false;            ///< it came to its end in an orderly way; else nothing below is there
-    std::string failure;              ///< why nothing could be recorded; "": it could
-    std::vector<std::string> notes;   ///< for the user
+    std::vector<UsedDevice> devices;
+    bool finished = false;           ///< it came to its end in an orderly way; else nothing below is there
+    std::string failure;             ///< why nothing could be recorded; "": it could
+    std::vector<std::string> notes;  ///< for the user
     Recording recording;
 };
 

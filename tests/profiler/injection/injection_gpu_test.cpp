@@ -43,6 +43,9 @@ protected:
                       << recording.nodes.size() << " nodes, " << recording.waits.size() << " waits, "
                       << recording.allocations.size() << " allocations, " << recording.buffers << " buffers, "
                       << recording.missing_buffers << " missing\n";
+            for (const UsedDevice& device : process.devices)
+                std::cout << "    on " << device.name << ", " << device.multiprocessors << " multiprocessors, "
+                          << device.memory.count << " B, CUDA " << device.driver << "\n";
         }
         return run;
     }
@@ -61,6 +64,8 @@ TEST_F(InjectionOnDevice, RecordsKernelsGraphsAndRanges) {
     EXPECT_TRUE(run.notes.empty());
     EXPECT_EQ(kernels(run.recording()), 100U + 50U);
     EXPECT_EQ(run.recording().dropped, 0U);
+    ASSERT_EQ(run.processes.at(0).devices.size(), 1U);
+    EXPECT_GT(run.processes[0].devices[0].multiprocessors, 0);
     const std::vector<RawStep> steps = steps_by_ranges(run.recording());
     ASSERT_EQ(steps.size(), 1U);
     std::map<std::string, int> modules;

@@ -50,6 +50,7 @@ InjectedProcess one_of_everything() {
     process.command = "python train.py";
     process.cupti = "/somewhere/libcupti.so.13";
     process.cupti_version = 130001;
+    process.devices = {{.name = "NVIDIA H200", .driver = "13.0", .multiprocessors = 132, .memory = 140_GiB}};
     process.finished = true;
     process.failure = "";
     process.notes = {"one", "two"};
@@ -133,6 +134,7 @@ TEST_F(RawFile, ThereAndBack) {
     EXPECT_EQ(back.command, process.command);
     EXPECT_EQ(back.cupti, process.cupti);
     EXPECT_EQ(back.cupti_version, 130001U);
+    EXPECT_EQ(back.devices, process.devices);
     EXPECT_TRUE(back.finished);
     EXPECT_EQ(back.failure, "");
     EXPECT_EQ(back.notes, process.notes);
