@@ -183,28 +183,60 @@ bool has_graphs(const Recording& recording) {
 }
 
 template <class Record, class TimeOf>
-void keep_between(std::vector<Record>& records, const NvtxRange& range, TimeOf time_of) {
-    std::erase_if(records, [&](const Record& record) {
-        const Nanoseconds time = time_of(record);
-        return time < range.start || time >= range.end;
-    });
+std::vector<Record> between(const std::vector<Record>& records, const NvtxRange& range, TimeOf time_of) {
+    std::vector<Record> inside;
+    for (const Record& record : records)
+        if (const Nanoseconds time = time_of(record); time >= range.start && time < range.end) inside.push_back(record);
+    return inside;
+}
+
+void copy_mark(const RawStep& from, OperationNumber number, RawStep& into) {
+    if (const auto found = from.marks.find(number); found != from.marks.end()) into.marks.insert(*found);
+}
+
+/// Whose the activities and memory events of a step are, taken from where all is known.
+void copy_owners(const RawStep& from, RawStep& into) {
+    for (const Activity& activity : into.activities.activities) {
+        copy_mark(from, activity.issued_under, into);
+        const auto node = from.activities.node_operations.find(activity.graph_node);
+        if (activity.graph_node == 0 || node == from.activities.node_operations.end()) continue;
+        into.activities.node_operations.insert(*node);
+        copy_mark(from, node->second, into);
+    }
+    for (const MemoryEvent& event : into.memory) copy_mark(from, event.issued_under, into);
+}
+
+/// What was lost counts for every step: nobody knows whose it was.
+void copy_losses(const Recording& from, Recording& into) {
+    into.dropped = from.dropped;
+    into.drops = from.drops;
+    into.buffers = from.buffers;
+    into.untimed = from.untimed;
+    into.foreign_buffers = from.foreign_buffers;
+    into.missing_buffers = from.missing_buffers;
+    into.last_wait = from.last_wait;
 }
 
 RawStep cut(const Whole& whole, const NvtxRange& range, std::string_view name) {
-    RawStep step = whole.step();
-    step.stage = field_of(name, "stage");
-    Recording& recording = step.activities;
+    const RawStep& all = whole.step();
+    const Recording& from = all.activities;
     const auto start_of = [](const auto& record) { return record.start; };
     const auto time_of = [](const auto& record) { return record.time; };
-    keep_between(recording.activities, range, [&](const Activity& activity) { return whole.issued(activity); });
-    keep_between(recording.calls, range, start_of);
-    keep_between(recording.waits, range, start_of);
-    keep_between(recording.ranges, range, start_of);
-    keep_between(recording.allocations, range, time_of);
-    keep_between(recording.pools, range, time_of);
-    keep_between(recording.marks, range, time_of);
-    keep_between(step.memory, range, time_of);
-    step.graphs = has_graphs(recording);
+    RawStep step;
+    step.stage = field_of(name, "stage");
+    Recording& into = step.activities;
+    into.names = from.names;
+    into.activities = between(from.activities, range, [&](const Activity& one) { return whole.issued(one); });
+    into.calls = between(from.calls, range, start_of);
+    into.waits = between(from.waits, range, start_of);
+    into.ranges = between(from.ranges, range, start_of);
+    into.allocations = between(from.allocations, range, time_of);
+    into.pools = between(from.pools, range, time_of);
+    into.marks = between(from.marks, range, time_of);
+    step.memory = between(all.memory, range, time_of);
+    copy_losses(from, into);
+    copy_owners(all, step);
+    step.graphs = has_graphs(into);
     return step;
 }
 
