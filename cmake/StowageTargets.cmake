@@ -33,6 +33,8 @@ function(stowage_test name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${name} PRIVATE STOWAGE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${ARG_LINK} stowage_options GTest::gtest_main)
+  # Tests are many and run once: what they are compiled with counts more than how fast they are.
+  target_compile_options(${name} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:Release>>:-O1>)
   if(ARG_LABEL STREQUAL "gpu")
     set(lock RESOURCE_LOCK gpu)  # ctest -j runs them one after the other
   endif()

@@ -168,7 +168,9 @@ void ScriptBuilder::collective(Collective collective) {
 }
 
 void ScriptBuilder::join_collectives() { step({.kind = StepKind::join_collectives}); }
-void ScriptBuilder::host_sync() { step({.kind = StepKind::host_sync}); }
+void ScriptBuilder::host_sync(Bytes copied) {
+    step({.kind = StepKind::host_sync, .detail = static_cast<std::uint32_t>(copied.count)});
+}
 
 void ScriptBuilder::start(Module module) {
     if (saving_ == Saving::autograd) step({.kind = StepKind::start, .module = module});

@@ -206,12 +206,13 @@ enum class StepKind : std::uint8_t {
     kernel,            ///< detail: index into kernels
     collective,        ///< detail: index into collectives
     join_collectives,  ///< the main stream waits for every collective so far
-    host_sync,         ///< the host waits until the main stream has done all so far
-    start,             ///< module: a group opens (forward), or its last backward act (backward)
-    commit,  ///< module: a group closes (forward; `detail` indexes releases), or its first backward act (backward)
-    save,    ///< saved
-    read,    ///< saved: the backward needs it on the device
-    forget,  ///< saved: autograd's reference goes
+    host_sync,  ///< the host waits until the main stream has done all so far and has copied `detail` bytes to the host,
+                ///< if there are any
+    start,      ///< module: a group opens (forward), or its last backward act (backward)
+    commit,     ///< module: a group closes (forward; `detail` indexes releases), or its first backward act (backward)
+    save,       ///< saved
+    read,       ///< saved: the backward needs it on the device
+    forget,     ///< saved: autograd's reference goes
 };
 
 struct Step {
@@ -324,7 +325,8 @@ public:
     void kernel(Kernel kernel);
     void collective(Collective collective);
     void join_collectives();
-    void host_sync();
+    /// With what the host waits for, where that comes by a copy.
+    void host_sync(Bytes copied = {});
     void start(Module module);
     void commit(Module module, std::vector<Slot> release = {});
     /// Saves the whole tensor.

@@ -48,6 +48,12 @@ bool counts_before_permutation(const Writer& writer) {
     return writer.model.moe_expert_capacity_factor.has_value() && !writer.model.drop_and_pad();
 }
 
+/// What the host has to know of the routing: rows for each of its experts from every rank, rows to and from each rank.
+Bytes counts(const Writer& writer) {
+    const std::int64_t ranks = group_size(writer.dim);
+    return Bytes{8 * (writer.dim.local_experts * ranks + 2 * ranks)};
+}
+
 /// Orders the token copies by expert and counts them.
 TokenRows permute(Writer& writer, Dispatch& dispatch) {
     ScriptBuilder& script = writer.script;
@@ -56,7 +62,7 @@ TokenRows permute(Writer& writer, Dispatch& dispatch) {
     writer.memory_kernel("dispatch.count", dim.local_tokens * dim.experts);
     if (!writer.model.drop_and_pad())
         group_collective(writer, "dispatch.counts", CollectiveKind::all_gather, 8 * dim.experts * group_size(dim));
-    if (counts_before_permutation(writer)) script.host_sync();
+    if (counts_before_permutation(writer)) script.host_sync(counts(writer));
     const TokenRows tokens = make_rows(writer, "dispatch.permuted", dim.sent_tokens, true);
     writer.memory_kernel("dispatch.permute", 2 * 2 * dim.sent_tokens * dim.routed_width);
     dispatch.saved.push_back(script.save(indices));
@@ -97,7 +103,7 @@ Dispatch gathered_forward(Writer& writer) {
     Dispatch dispatch;
     const LocalRouting local = gather_routing(writer);
     writer.memory_kernel("dispatch.count", group_tokens(dim) * dim.local_experts);
-    script.host_sync();
+    script.host_sync(counts(writer));
     const Slot indices = writer.make("dispatch.indices", {dim.expert_tokens}, DataType::int64);
     dispatch.tokens = make_rows(writer, "dispatch.permuted", dim.expert_tokens, true);
     writer.memory_kernel("dispatch.permute", 2 * 2 * dim.expert_tokens * dim.routed_width);
@@ -267,7 +273,7 @@ Dispatch fused_forward(Writer& writer) {
     const Slot places = writer.make("dispatch.places", {tokens}, DataType::int32);
     writer.memory_kernel("dispatch.metadata", tokens * (dim.experts + dim.local_experts + 4));
     script.drop(map);
-    script.host_sync();
+    script.host_sync(counts(writer));
     dispatch.tokens = fused_to_experts(writer, "dispatch", true);
     for (Slot slot : {local, places}) {
         dispatch.saved.push_back(script.save(slot));
@@ -293,7 +299,7 @@ Dispatch dispatch_forward(Writer& writer, const std::function<void()>& beside) {
     Dispatch dispatch;
     const TokenRows permuted = permute(writer, dispatch);
     writer.script.edge(GraphEdge::preprocess);
-    if (!writer.model.drop_and_pad() && !counts_before_permutation(writer)) writer.script.host_sync();
+    if (!writer.model.drop_and_pad() && !counts_before_permutation(writer)) writer.script.host_sync(counts(writer));
     dispatch.tokens = to_experts(writer, "dispatch", permuted, {.widened = false, .beside = beside});
     return dispatch;
 }

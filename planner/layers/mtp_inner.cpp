@@ -56,7 +56,7 @@ void InnerLayer::run_step(const Step& step, bool forward) {
         case StepKind::kernel: return script.kernel(layer_.kernels[step.detail]);
         case StepKind::collective: return script.collective(layer_.collectives[step.detail]);
         case StepKind::join_collectives: return script.join_collectives();
-        case StepKind::host_sync: return script.host_sync();
+        case StepKind::host_sync: return script.host_sync(Bytes{step.detail});
         case StepKind::start: return script.start(step.module);
         case StepKind::commit: {
             std::vector<Slot> released;

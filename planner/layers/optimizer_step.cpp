@@ -118,7 +118,7 @@ void prepare_gradients(Writer& writer, const Job& job, std::int64_t owned) {
     if (job.formats.kept_gradient > 0) writer.memory_kernel("optimizer.copy_gradients", (2 + 4) * owned);
     if (job.scenario.precision != types::Precision::fp16) return;
     writer.memory_kernel("optimizer.unscale", 8 * owned);
-    writer.script.host_sync();
+    writer.script.host_sync(Bytes{4});
 }
 
 /// The sum of squares, over ranks, to the host; then every gradient is scaled. One number crosses the ranks: with the
@@ -131,7 +131,7 @@ void clip_gradients(Writer& writer, const Job& job, std::int64_t owned) {
         writer.collective("optimizer.reduce_norm", CollectiveKind::all_reduce, CommGroup::dense_replicas, 4);
     if (!job.distributed() && layout.tensor_model_parallel_size > 1)
         writer.collective("optimizer.reduce_norm", CollectiveKind::all_reduce, CommGroup::tensor, 4);
-    writer.script.host_sync();
+    writer.script.host_sync(Bytes{4});
     writer.memory_kernel("optimizer.clip", 2 * size * owned);
 }
 

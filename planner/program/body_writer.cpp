@@ -199,6 +199,18 @@ void BodyWriter::join_collectives() {
     posted_.clear();
 }
 
+/// What the host reads comes by the engine that groups leave by, and queues there.
+void BodyWriter::host_sync(Bytes copied) {
+    if (copied > Bytes{0})
+        emit({.kind = OperationKind::copy,
+              .stream = Stream::main,
+              .direction = Direction::device_to_host,
+              .detail = builder_.label("read by the host"),
+              .bytes = copied,
+              .duration = builder_.durations().copy(Direction::device_to_host, copied)});
+    emit({.kind = OperationKind::stream_sync, .stream = Stream::main});
+}
+
 void BodyWriter::common_step(const layers::Step& step) {
     part_ = step.part;
     phase_ = recomputing_ && step.phase == layers::Phase::forward ? layers::Phase::recompute : step.phase;
@@ -208,7 +220,7 @@ void BodyWriter::common_step(const layers::Step& step) {
         case StepKind::kernel: kernel(step); break;
         case StepKind::collective: collective(script_.collectives[step.detail]); break;
         case StepKind::join_collectives: join_collectives(); break;
-        case StepKind::host_sync: emit({.kind = OperationKind::stream_sync, .stream = Stream::main}); break;
+        case StepKind::host_sync: host_sync(Bytes{step.detail}); break;
         default: break;
     }
 }

@@ -69,6 +69,7 @@ private:
     [[nodiscard]] std::uint32_t copy_work(BufferRef from, BufferRef to, Bytes bytes = {});
     void collective(const layers::Collective& collective);
     void join_collectives();
+    void host_sync(Bytes copied);
     void commit_forward(const layers::Step& step, const ForwardDecisions& decisions);
     void offload(layers::SavedIndex saved, types::Module module);
     void release(layers::Slot slot, types::Module module);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "scenarios/types/check.hpp"
@@ -207,6 +208,7 @@ void VirtualDevice::settle() {
         again = false;
         for_each_bit(queued_ & ~active_, [&](int stream) { again = settle_stream(stream) || again; });
     }
+    start_ready_copies();
     start_ready_kernels();
 }
 
@@ -233,7 +235,9 @@ bool VirtualDevice::settle_stream(int stream) {
             start(stream, item);
             break;
         } else {
-            if (item.kind == Kind::compute && kernels_take_turns_)
+            if (item.kind == Kind::copy)
+                await_engine(stream);
+            else if (item.kind == Kind::compute && kernels_take_turns_)
                 await_turn(stream);
             else
                 start(stream, item);
@@ -250,12 +254,38 @@ void VirtualDevice::await_turn(int stream) {
     kernel_ready_[static_cast<std::size_t>(stream)] = now_;
 }
 
+/// The copy at the head of the stream is ready.
+void VirtualDevice::await_engine(int stream) {
+    std::uint32_t& waiting = waiting_copies_[head(stream).detail];
+    if ((waiting & bit(stream)) != 0) return;
+    waiting |= bit(stream);
+    copy_ready_[static_cast<std::size_t>(stream)] = now_;
+}
+
+const VirtualDevice::Item& VirtualDevice::head(int stream) const {
+    const Queue& queue = queues_[static_cast<std::size_t>(stream)];
+    return queue.items[queue.head];
+}
+
+/// An idle engine goes on with the stream that it served last, or turns to the one whose copy was ready first.
+void VirtualDevice::start_ready_copies() {
+    for (std::size_t direction = 0; direction < 2; ++direction) {
+        std::uint32_t& waiting = waiting_copies_[direction];
+        if (waiting == 0 || copies_[direction] > 0) continue;
+        const auto rank = [&](int stream) {
+            return std::tuple(stream != engine_stream_[direction], copy_ready_[static_cast<std::size_t>(stream)],
+                              head(stream).issued);
+        };
+        int next = std::countr_zero(waiting);
+        for_each_bit(waiting, [&](int stream) { next = rank(stream) < rank(next) ? stream : next; });
+        waiting &= ~bit(next);
+        engine_stream_[direction] = next;
+        start(next, head(next));
+    }
+}
+
 /// Starts the kernels whose turn it is: the one that was ready first, or that the host issued first, goes first.
 void VirtualDevice::start_ready_kernels() {
-    const auto head = [this](int stream) -> const Item& {
-        const Queue& queue = queues_[static_cast<std::size_t>(stream)];
-        return queue.items[queue.head];
-    };
     const auto rank = [&](int stream) {
         return std::pair(kernel_ready_[static_cast<std::size_t>(stream)], head(stream).issued);
     };
@@ -315,7 +345,7 @@ void VirtualDevice::pop(int stream) {
 std::int64_t VirtualDevice::speed_of(const Item& item) const {
     if (item.kind == Kind::copy) {
         const auto direction = static_cast<std::size_t>(item.detail);
-        return copy_speed_[direction][copies_[1 - direction] > 0 ? 1 : 0] / copies_[direction];
+        return copy_speed_[direction][copies_[1 - direction] > 0 ? 1 : 0];
     }
     if (item.kind != Kind::compute) return kFull;
     const std::int64_t speed = kernel_speed_[item.detail][(copies_[0] > 0 ? 1U : 0U) + (copies_[1] > 0 ? 2U : 0U)];
@@ -354,6 +384,8 @@ bool VirtualDevice::main_waits_for_copy() const {
     if ((active_ & bit(number(Stream::main))) != 0) return running_[kMain].item.kind == Kind::copy;
     const Queue& queue = queues_[kMain];
     if (queue.empty()) return host_waits_ && (active_ & ~kCopyStreams) == 0 && (active_ & kCopyStreams) != 0;
+    const Item& next = queue.items[queue.head];
+    if (next.kind == Kind::copy && next.issued <= now_) return true;  // for the engine
     const std::optional<Stream> source = awaited_by(Stream::main);
     if (!source) return false;
     // A graph that has not begun may itself wait for the copies of the one before it.

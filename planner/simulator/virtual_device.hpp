@@ -4,9 +4,13 @@
 //
 // The host gives work to streams, each piece with the moment it was issued. Work starts when everything before it on
 // its stream is done and the waits in between are satisfied. A piece has a length, the time it takes alone; it advances
-// at full speed unless it shares the device: copies of one direction share that direction's engine, both directions at
-// once each keep their duplex share, and a kernel beside copies is slowed by its class. Speeds change only when some
-// piece starts or ends, so time moves from one such moment to the next.
+// at full speed unless it shares the device: both directions of copies at once each keep their duplex share, and a
+// kernel beside copies is slowed by its class. Speeds change only when some piece starts or ends, so time moves from
+// one such moment to the next.
+//
+// Copies of one direction go through one engine, one after another. It stays with a stream as long as that stream has a
+// copy ready when one ends, and otherwise turns to the stream whose copy has been ready longest. So a stream with many
+// copies in a row keeps every other out. Measured: docs/measurements/2026-11-29-h200-cuda-graphs.md, copies.
 //
 // Kernels of different streams: a GEMM fills the device, so that no other kernel gets in before it ends, and itself
 // waits until the device is free; of several that wait the one that was ready first goes first, or the one issued
@@ -62,7 +66,7 @@ struct FinishedWork {
 /// What the device did since the counters were last reset.
 struct DeviceCounters {
     std::array<Tick, program::kStreamCount> busy{};
-    std::array<Tick, 2> copy_busy{};       ///< each piece's own time; equals wall time while no two share an engine
+    std::array<Tick, 2> copy_busy{};       ///< each piece's own time on its engine
     std::array<Tick, 2> copy_alone{};      ///< the same copies' lengths: never more than copy_busy
     std::array<std::int64_t, 2> copied{};  ///< bytes
     Tick exposed_copy = 0;
@@ -72,7 +76,7 @@ struct DeviceCounters {
 class VirtualDevice {
 public:
     /// Without `interference` copies and kernels ignore each other, and so do kernels of different streams; copies of
-    /// one direction still share their engine.
+    /// one direction still go through one engine.
     VirtualDevice(const types::CopyEngines& engines, bool interference);
 
     // What the host issues. `issued` never decreases.
@@ -161,7 +165,10 @@ private:
     void pass_to(Tick time);
     bool start_transfer(Item& item);
     void await_turn(int stream);
+    void await_engine(int stream);
     void start_ready_kernels();
+    void start_ready_copies();
+    [[nodiscard]] const Item& head(int stream) const;
     void start(int stream, const Item& item);
     void pop(int stream);
     void finish(int stream);
@@ -180,8 +187,12 @@ private:
     std::uint32_t waiting_transfers_ = 0;  ///< bit s: a transfer at the head of stream s waits for its partner
     std::uint32_t waiting_kernels_ = 0;  ///< bit s: the kernel at the head of stream s is ready and waits for its turn
     std::array<Tick, program::kStreamCount> kernel_ready_{};  ///< since when, for those
-    int kernels_ = 0;                                         ///< running
-    bool gemm_runs_ = false;                                  ///< one of them, then the only one, is a GEMM
+    /// By direction, bit s: the copy at the head of stream s is ready and waits for the engine.
+    std::array<std::uint32_t, 2> waiting_copies_{};
+    std::array<Tick, program::kStreamCount> copy_ready_{};  ///< since when, for those
+    std::array<int, 2> engine_stream_{-1, -1};              ///< by direction: whose copy the engine took last
+    int kernels_ = 0;                                       ///< running
+    bool gemm_runs_ = false;                                ///< one of them, then the only one, is a GEMM
     bool kernels_take_turns_ = false;
     std::vector<Event> events_;
     std::uint64_t events_base_ = 0;

@@ -161,7 +161,7 @@ std::vector<Line> attention_lines(std::int64_t groups) {
                      {packed, kHiddenBytes, statistics, kWorkspace},
                      0,
                      2 * product});
-    for (const std::int64_t workspace : {2048 * kMiB, 640 * kMiB, 320 * kMiB, 192 * kMiB, 128 * kMiB}) {
+    for (const std::int64_t workspace : {2048 * kMiB, 640 * kMiB, 320 * kMiB, 192 * kMiB, 144 * kMiB}) {
         lines.push_back({fmt::format("attention backward, {} groups, {} MiB", groups, workspace / kMiB),
                          Call::attention_backward,
                          attention_sizes(groups, workspace),

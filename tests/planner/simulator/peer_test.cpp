@@ -119,7 +119,9 @@ double reserved_over_nothing(Bytes reserved, Bytes nothing) {
     return static_cast<double>(reserved.count - nothing.count) / 1e9;
 }
 
-// Measured: +1.98 GB with core_attn and +2.55 with all five, while allocated falls by 0.70 and 1.61.
+// Measured: +1.98 GB with core_attn and +2.55 with all five, while allocated falls by 0.70 and 1.61. A second program
+// that drives the same manager through the same stack grew by 1.71 and 3.31: half a gigabyte is a matter of the host's
+// pace (docs/measurements/2026-11-29-peer-prediction.md).
 TEST(PeerReserved, GrowsByWhatItGrewWhileAllocatedFalls) {
     const PeerRow nothing = row_of("nothing");
     const StageResult without = predict(nothing, 1).steady();
@@ -127,8 +129,9 @@ TEST(PeerReserved, GrowsByWhatItGrewWhileAllocatedFalls) {
         const PeerRow row = row_of(name);
         const StageResult with = predict(row, 1).steady();
         const double measured = reserved_over_nothing(*row.peak_reserved, *nothing.peak_reserved);
-        EXPECT_LE(std::abs(percent(reserved_over_nothing(with.peak_reserved, without.peak_reserved), measured)), 10)
-            << name;
+        const double grown = reserved_over_nothing(with.peak_reserved, without.peak_reserved);
+        EXPECT_LE(std::abs(grown - measured), 0.5) << name;
+        EXPECT_GE(grown, 1.5) << name;
         const double fell = reserved_over_nothing(row.peak_allocated, nothing.peak_allocated);
         EXPECT_LE(std::abs(percent(reserved_over_nothing(with.peak_allocated, without.peak_allocated), fell)), 0.1)
             << name;
