@@ -19,6 +19,7 @@ void load_kernels() {
     load_exchange_kernels();
     load_weighted_activation_kernels();
     load_optimizer_kernels();
+    load_fp8_kernels();
 }
 
 }  // namespace stowage::executor::kernels

@@ -24,5 +24,6 @@ void load_permute_kernels();
 void load_exchange_kernels();
 void load_weighted_activation_kernels();
 void load_optimizer_kernels();
+void load_fp8_kernels();
 
 }  // namespace stowage::executor::kernels

@@ -131,6 +131,19 @@ void draw_run(Draw& draw, Scenario& scenario) {
         if (draw.once_in(2)) graph.cuda_graph_modules.push_back(module);
 }
 
+/// The same job in FP8, its sizes rounded up to what that takes.
+Scenario in_fp8(Scenario scenario) {
+    const auto round_up = [](std::int64_t& size) {
+        size = (size + layers::kFp8Multiple - 1) / layers::kFp8Multiple * layers::kFp8Multiple;
+    };
+    scenario.precision = types::Precision::fp8_tensorwise;
+    scenario.hardware.node.device.gemm_fp8 = {8e14};
+    for (std::int64_t* size : {&scenario.model.hidden_size, &scenario.model.ffn_hidden_size,
+                               &scenario.model.kv_channels, &scenario.batch.seq_length})
+        round_up(*size);
+    return scenario;
+}
+
 types::OffloadChoice draw_choice(Draw& draw, const Scenario& scenario) {
     types::OffloadChoice choice{.modules = draw.once_in(4) ? ModuleSet{} : modules(draw),
                                 .fraction = draw.of({1.0, 1.0, 0.5, 0.0}),
@@ -230,6 +243,7 @@ TEST(RandomPrograms, FindEveryOperandAndRaceForNone) {
     constexpr int kRounds = 240;
     const std::uint64_t seed = tests::property_seed(20261130);
     int sound = 0;
+    int sound_in_fp8 = 0;
     for (int round = 0; round < kRounds; ++round) {
         const std::uint64_t own_seed = seed + static_cast<std::uint64_t>(round);
         Draw draw(own_seed);
@@ -244,11 +258,13 @@ TEST(RandomPrograms, FindEveryOperandAndRaceForNone) {
         const std::int64_t rank = draw.between(0, scenario.parallel.pipeline_model_parallel_size - 1);
         try {
             sound += expect_sound(scenario, choice, rank) ? 1 : 0;
+            if (may_run(in_fp8(scenario), choice)) sound_in_fp8 += expect_sound(in_fp8(scenario), choice, rank) ? 1 : 0;
         } catch (const std::logic_error& error) {
             ADD_FAILURE() << error.what();
         }
     }
-    std::cout << sound << " of " << kRounds << " drawn jobs ran\n";
+    std::cout << sound << " of " << kRounds << " drawn jobs ran, " << sound_in_fp8 << " in FP8\n";
+    EXPECT_GT(sound_in_fp8, kRounds / 20);
     EXPECT_GT(sound, kRounds / 4) << "most of what is drawn cannot run";
 }
 
