@@ -82,6 +82,7 @@ Json description(const ExecutionRequest& request, const DumpedStep& step) {
               {"micro_batch_size", request.scenario.batch.micro_batch_size},
               {"microbatches", request.scenario.microbatches()},
               {"gradient_bytes", request.scenario.optimizer.grad_reduce_in_bf16 ? 2 : 4},
+              {"fp8", request.scenario.precision == types::Precision::fp8_tensorwise},
               {"losses", step.losses}};
     if (model.mtp_num_layers > 0) json["prediction_scaling"] = model.mtp_loss_scaling_factor;
     if (model.multi_latent_attention) json["latent"] = latent_attention(model);

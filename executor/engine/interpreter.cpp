@@ -130,6 +130,9 @@ Address Interpreter::resolve(const BufferRef& buffer, const layers::CallSizes& s
             STOWAGE_CHECK(address != 0, fmt::format("operation {}: the rank has no state {}", operation_, buffer.slot));
             return address;
         }
+        case BufferRef::Space::fp8_weight:
+        case BufferRef::Space::fp8_transposed_weight:
+        case BufferRef::Space::fp8_weight_scales: return fp8_address(buffer);
         case BufferRef::Space::graph_input:
             return lasting_address(program_.graph_frame, graph().inputs_begin + buffer.slot);
         case BufferRef::Space::graph_gradient:
@@ -165,6 +168,16 @@ Address Interpreter::parameter_address(const BufferRef& buffer, std::int64_t ele
     const bool gradient = buffer.space == BufferRef::Space::gradient;
     const Address base = state(gradient ? StowageState::gradients : StowageState::parameters);
     return base + static_cast<Address>(place * element_bytes);
+}
+
+Address Interpreter::fp8_address(const BufferRef& buffer) const {
+    const layers::Fp8Place& place =
+        program_.fp8_places.at(program_.frame_parameters[frame_of(buffer.scope)] + buffer.slot);
+    std::int64_t offset = place.scales;
+    if (buffer.space == BufferRef::Space::fp8_weight) offset = place.plain;
+    if (buffer.space == BufferRef::Space::fp8_transposed_weight) offset = place.transposed;
+    STOWAGE_CHECK(offset >= 0, fmt::format("operation {}: parameter {} has no FP8 copy", operation_, buffer.slot));
+    return state(StowageState::fp8_weights) + static_cast<Address>(offset);
 }
 
 // -------------------------------------------------------------------------------------------------------------- memory

@@ -78,6 +78,7 @@ private:
     [[nodiscard]] Address lasting_address(std::uint32_t frame, std::uint32_t slot) const;
     [[nodiscard]] Address frame_address(const program::BufferRef& buffer) const;
     [[nodiscard]] Address parameter_address(const program::BufferRef& buffer, std::int64_t element_bytes) const;
+    [[nodiscard]] Address fp8_address(const program::BufferRef& buffer) const;
     [[nodiscard]] std::uint32_t frame_of(program::Scope scope) const;
     [[nodiscard]] Held& held(const program::Operation& operation);
     [[nodiscard]] const Held* held_state(layers::StowageState state) const;

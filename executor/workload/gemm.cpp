@@ -162,7 +162,10 @@ void Gemms::launch(layers::Call call, const layers::CallSizes& sizes, std::span<
         return state_->launch_uneven(call, sizes, pointers, stream);
     }
     Ready& ready = state_->ready_for(gemm_key(call, sizes), sizes.workspace_bytes);
-    if (sizes.has_bias && call == layers::Call::linear_forward) ready.problem.set_bias(buffers[operands.bias]);
+    if (operands.bias != GemmOperands::kNone) ready.problem.set_bias(buffers[operands.bias]);
+    if (operands.a_scales != GemmOperands::kNone)
+        ready.problem.set_scales(static_cast<const float*>(buffers[operands.a_scales]),
+                                 static_cast<const float*>(buffers[operands.b_scales]));
     state_->launch(ready, pointers, stream);
 }
 

@@ -17,6 +17,7 @@
 #include "executor/workload/device_memory.hpp"
 #include "executor/workload/gemm_library.hpp"
 #include "executor/workload/kernels/debug.hpp"
+#include "executor/workload/kernels/fp8.hpp"
 #include "executor/workload/kernels/kernels.hpp"
 
 namespace stowage::executor {
@@ -42,17 +43,17 @@ public:
           key_(key),
           problem_(key),
           problem_of_one_(of_one_expert(key)),
-          a_(allocate(2 * key.m * key.k * key.experts)),
-          b_(allocate(2 * key.k * key.n * key.experts)),
+          a_(allocate(factor_bytes(key) * key.m * key.k * key.experts)),
+          b_(allocate(factor_bytes(key) * key.k * key.n * key.experts)),
           d_bytes_(types::size_of(key.output) * key.m * key.n * key.experts),
           c_(allocate(key.add ? d_bytes_ : 0)),
           d_(allocate(d_bytes_)),
           bias_(allocate(2 * key.m)),
           workspace_(allocate(workspace_bytes)),
           digest_(allocate(sizeof(std::uint64_t))),
-          step_(allocate(sizeof(std::uint64_t))) {
-        fill(a_, key.m * key.k * key.experts, 1);
-        fill(b_, key.k * key.n * key.experts, 2);
+          step_(allocate(sizeof(std::uint64_t))),
+          scales_(allocate(kScales * static_cast<std::int64_t>(sizeof(float)))) {
+        fill_factors();
         fill(bias_, key.m, 3);
         check(cudaMemsetAsync(c_.get(), 0, static_cast<std::size_t>(key.add ? d_bytes_ : 0), stream_.get()),
               "clearing a matrix");
@@ -107,6 +108,8 @@ public:
     }
 
 private:
+    static constexpr std::int64_t kScales = 2 * 64;  // each factor's on 256 bytes
+
     static DeviceMemory allocate(std::int64_t bytes) {
         return allocate_on_device(bytes, fmt::format("allocating {} bytes to measure a matrix product", bytes));
     }
@@ -115,6 +118,34 @@ private:
         kernels::set_step(step, 0, stream_.get());
         kernels::load_hidden(memory.get(), count, {seed, step, 0}, stream_.get());
         check(cudaGetLastError(), "filling a matrix");
+    }
+
+    void fill_factors() {
+        const std::int64_t rows_of_a = key_.m * key_.experts;
+        const std::int64_t rows_of_b = key_.n * key_.experts;
+        if (key_.factors == GemmFactors::bf16) {
+            fill(a_, rows_of_a * key_.k, 1);
+            fill(b_, rows_of_b * key_.k, 2);
+            return;
+        }
+        auto* scales = static_cast<float*>(scales_.get());
+        const auto second = key_.factors == GemmFactors::e4m3 ? kernels::Fp8Format::e4m3 : kernels::Fp8Format::e5m2;
+        fill_fp8(a_, {rows_of_a, key_.k}, kernels::Fp8Format::e4m3, 1, scales);
+        fill_fp8(b_, {rows_of_b, key_.k}, second, 2, scales + kScales / 2);
+        problem_.set_scales(scales, scales + kScales / 2);
+    }
+    /// Hidden states, rounded as a linear layer would.
+    void fill_fp8(const DeviceMemory& memory, kernels::Extent extent, kernels::Fp8Format format, std::uint64_t seed,
+                  float* scales) {
+        const std::int64_t partials = layers::norm_partials(extent.rows);
+        const DeviceMemory wide = allocate(2 * extent.rows * extent.columns);
+        const DeviceMemory parts = allocate(partials * static_cast<std::int64_t>(sizeof(float)));
+        fill(wide, extent.rows * extent.columns, seed);
+        kernels::fp8_scale(wide.get(), format, scales, static_cast<float*>(parts.get()), extent, partials,
+                           stream_.get());
+        kernels::fp8_quantize(wide.get(), scales, format, memory.get(), nullptr, extent, stream_.get());
+        check(cudaGetLastError(), "filling a matrix in FP8");
+        stream_.synchronize("filling a matrix in FP8");  // before its wide form goes
     }
 
     cublasLtContext* handle_;
@@ -131,6 +162,7 @@ private:
     DeviceMemory workspace_;
     DeviceMemory digest_;
     DeviceMemory step_;
+    DeviceMemory scales_;
     std::vector<Event> starts_;
     std::vector<Event> ends_;
 };

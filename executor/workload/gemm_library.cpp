@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "executor/cuda/check.hpp"
+#include "scenarios/types/check.hpp"
 
 namespace stowage::executor {
 namespace {
@@ -38,6 +39,11 @@ void set(cublasLtMatmulDesc_t description, cublasLtMatmulDescAttributes_t attrib
                  "describing a matrix product");
 }
 
+cudaDataType_t first_factor(GemmFactors factors) { return factors == GemmFactors::bf16 ? CUDA_R_16BF : CUDA_R_8F_E4M3; }
+cudaDataType_t second_factor(GemmFactors factors) {
+    return factors == GemmFactors::e4m3_and_e5m2 ? CUDA_R_8F_E5M2 : first_factor(factors);
+}
+
 }  // namespace
 
 void check_cublas(cublasStatus_t status, std::string_view doing, std::source_location where) {
@@ -57,6 +63,8 @@ GemmPointers of_expert(const GemmKey& key, const GemmPointers& first, std::int64
     const auto behind = [&](const void* matrix, std::int64_t elements, types::DataType type) {
         return static_cast<const std::byte*>(matrix) + expert * elements * types::size_of(type);
     };
+    if (key.experts == 1) return first;
+    STOWAGE_CHECK(key.factors == GemmFactors::bf16, "experts in FP8");
     GemmPointers pointers = first;
     pointers.a = behind(first.a, key.m * key.k, types::DataType::bf16);
     pointers.b = behind(first.b, key.k * key.n, types::DataType::bf16);
@@ -75,15 +83,25 @@ GemmProblem::GemmProblem(const GemmKey& key) : add_(key.add) {
         set(description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
         set(description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_16BF);
     }
+    // Forward products in FP8 may leave their sums in the tensor cores for longer, gradients not: Transformer Engine's
+    // choice for this recipe.
+    if (key.factors == GemmFactors::e4m3) set(description, CUBLASLT_MATMUL_DESC_FAST_ACCUM, std::int8_t{1});
     const auto output = key.output == types::DataType::fp32 ? CUDA_R_32F : CUDA_R_16BF;
-    a_ = key.transpose_a ? make_layout(CUDA_R_16BF, key.k, key.m, key.lda, key.experts)
-                         : make_layout(CUDA_R_16BF, key.m, key.k, key.lda, key.experts);
-    b_ = key.transpose_b ? make_layout(CUDA_R_16BF, key.n, key.k, key.ldb, key.experts)
-                         : make_layout(CUDA_R_16BF, key.k, key.n, key.ldb, key.experts);
+    const cudaDataType_t first = first_factor(key.factors);
+    const cudaDataType_t second = second_factor(key.factors);
+    a_ = key.transpose_a ? make_layout(first, key.k, key.m, key.lda, key.experts)
+                         : make_layout(first, key.m, key.k, key.lda, key.experts);
+    b_ = key.transpose_b ? make_layout(second, key.n, key.k, key.ldb, key.experts)
+                         : make_layout(second, key.k, key.n, key.ldb, key.experts);
     d_ = make_layout(output, key.m, key.n, key.ldd, key.experts);
 }
 
 void GemmProblem::set_bias(const void* bias) { set(description_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias); }
+
+void GemmProblem::set_scales(const float* a, const float* b) {
+    set(description_.get(), CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, a);
+    set(description_.get(), CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, b);
+}
 
 cublasStatus_t GemmProblem::launch(cublasLtContext* handle, const cublasLtMatmulAlgo_t& algorithm,
                                    const GemmPointers& pointers, std::int64_t workspace_bytes,

@@ -50,6 +50,8 @@ public:
     /// Throws: DeviceError.
     explicit GemmProblem(const GemmKey& key);
     void set_bias(const void* bias);
+    /// On the device; of FP8 factors.
+    void set_scales(const float* a, const float* b);
     /// The library's answer: whether it could be launched.
     cublasStatus_t launch(cublasLtContext* handle, const cublasLtMatmulAlgo_t& algorithm, const GemmPointers& pointers,
                           std::int64_t workspace_bytes, cudaStream_t stream) const;

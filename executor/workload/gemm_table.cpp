@@ -28,7 +28,14 @@ Json key_json(const GemmKey& key) {
                 {"bias", key.bias},
                 {"add", key.add},
                 {"experts", key.experts},
-                {"output", types::name_of(key.output)}};
+                {"output", types::name_of(key.output)},
+                {"factors", name_of(key.factors)}};
+}
+
+GemmFactors factors_of(const std::string& name) {
+    for (const GemmFactors factors : {GemmFactors::bf16, GemmFactors::e4m3, GemmFactors::e4m3_and_e5m2})
+        if (name_of(factors) == name) return factors;
+    throw types::InputError(fmt::format("unknown factors '{}'", name));
 }
 
 GemmKey key_of(const Json& json) {
@@ -48,6 +55,7 @@ GemmKey key_of(const Json& json) {
     const auto type = types::parse_name<types::DataType>(output);
     if (!type) throw types::InputError(fmt::format("unknown data type '{}'", output));
     key.output = *type;
+    key.factors = factors_of(json.value("factors", std::string("bf16")));  // files of before are all bf16
     return key;
 }
 

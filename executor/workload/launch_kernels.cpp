@@ -6,6 +6,7 @@
 
 #include "executor/workload/kernels/head_norm.hpp"
 #include "executor/workload/launch_attention_kernels.hpp"
+#include "executor/workload/launch_fp8.hpp"
 #include "executor/workload/launch_moe.hpp"
 #include "executor/workload/launch_optimizer.hpp"
 #include "scenarios/types/check.hpp"
@@ -266,6 +267,7 @@ void require_supported(Call call, const CallSizes& sizes) {
     if (sizes.depths > 0 && sizes.rows % sizes.depths != 0) {
         refuse(call, "the number of rows", sizes.rows, fmt::format("{} equal parts", sizes.depths));
     }
+    require_fp8_supported(call, sizes);
     if (has_vector_rows(call) && sizes.columns % kernels::kVector != 0) {
         refuse(call, "the row length", sizes.columns, "multiples of 8");
     }
@@ -293,6 +295,7 @@ void launch_kernel(const CallShape& shape, std::span<void* const> buffers, const
     STOWAGE_CHECK(shape.sizes.rows > 0, "a call on nothing");
     if (is_moe(shape.call)) return launch_moe(shape, buffers, stream);
     if (is_latent_pack(shape.call)) return launch_latent_pack(shape, buffers, stream);
+    if (is_fp8_conversion(shape.call)) return launch_fp8(shape, buffers, stream);
     if (is_optimizer(shape.call)) return launch_optimizer(shape, buffers, key.step, stream);
     const Launch launch{shape.sizes, buffers, key, stream};
     switch (shape.call) {

@@ -5,7 +5,7 @@
 namespace stowage::layers {
 
 std::string_view name_of(Call call) {
-    static constexpr std::array<std::string_view, 48> kNames{"none",
+    static constexpr std::array<std::string_view, 53> kNames{"none",
                                                              "load_tokens",
                                                              "load_hidden",
                                                              "embedding_forward",
@@ -44,6 +44,11 @@ std::string_view name_of(Call call) {
                                                              "grouped_linear_forward",
                                                              "grouped_linear_input_gradient",
                                                              "grouped_linear_weight_gradient",
+                                                             "fp8_scale",
+                                                             "fp8_quantize",
+                                                             "fp8_linear_forward",
+                                                             "fp8_linear_input_gradient",
+                                                             "fp8_linear_weight_gradient",
                                                              "repeat_rows",
                                                              "keep_rows",
                                                              "join_columns",

@@ -79,6 +79,17 @@ enum class Call : std::uint8_t {
                              ///< expert e has rows rows_before(e) to rows_before(e + 1)
     grouped_linear_input_gradient,   ///< dy[rows, columns], weight, out da[rows, depth], workspace
     grouped_linear_weight_gradient,  ///< dy, a, inout weight gradient[experts, columns, depth], workspace
+    fp8_scale,  ///< x[rows, columns], out scales fp32[2]: what one in FP8 stands for, and what x is multiplied with on
+                ///< its way there: the largest number of the format over the largest |x| (1 where that is 0 or not
+                ///< finite); workspace fp32[norm_partials(rows)]
+    fp8_quantize,        ///< x[rows, columns], scales, [out q[rows, columns]], [out q transposed[columns, rows]]: the
+                         ///< nearest number of the format, at most its largest
+    fp8_linear_forward,  ///< a[rows, depth], its scales, weight[columns, depth], its scales, [bias[columns]],
+                         ///< [addend[rows, columns]], out y[rows, columns], workspace; a and weight in e4m3
+    fp8_linear_input_gradient,   ///< dy[rows, columns] in e5m2, scales, transposed weight[depth, columns], scales, out
+                                 ///< da[rows, depth], workspace
+    fp8_linear_weight_gradient,  ///< transposed dy[columns, rows] in e5m2, scales, transposed a[depth, rows],
+                                 ///< scales, inout weight gradient[columns, depth], workspace
     repeat_rows,    ///< x[rows, columns], out y[batch rows, columns]: what `batch` ranks that each hold x would gather
     keep_rows,      ///< x[batch rows, columns], out y[rows, columns]: the first ones, what of a sum over ranks is this
                     ///< one's; with `shift` those behind them
@@ -109,17 +120,29 @@ enum class StowageState : std::uint8_t {
     first_moment,
     second_moment,
     gradient_norm,
+    fp8_weights,  ///< of each linear in FP8 scales, weight and transposed weight; see Fp8Place
 };
-inline constexpr std::size_t kStowageStates = 10;
+inline constexpr std::size_t kStowageStates = 11;
+
+/// Where the FP8 copies of a weight lie in their state, in bytes; none of a parameter without them.
+struct Fp8Place {
+    std::int64_t scales = -1;
+    std::int64_t plain = -1;
+    std::int64_t transposed = -1;  ///< [depth, columns]
+    friend bool operator==(const Fp8Place&, const Fp8Place&) = default;
+};
 
 /// One operand of a call in a script.
 struct CallOperand {
     enum class Kind : std::uint8_t {
-        tensor,     ///< index: Slot
-        saved,      ///< index: SavedIndex; wherever the tensor is by then
-        parameter,  ///< index: into the script's parameters
-        gradient,   ///< of a parameter, the same index
-        state,      ///< index: StowageState
+        tensor,                 ///< index: Slot
+        saved,                  ///< index: SavedIndex; wherever the tensor is by then
+        parameter,              ///< index: into the script's parameters
+        gradient,               ///< of a parameter, the same index
+        state,                  ///< index: StowageState
+        fp8_weight,             ///< of a parameter, its FP8 copy
+        fp8_transposed_weight,  ///< the same transposed
+        fp8_weight_scales,      ///< what both were made with
     };
     Kind kind{};
     std::uint16_t index = 0;
@@ -160,6 +183,9 @@ struct CallSizes {
     bool softmax_first = false;  ///< router: a softmax over all experts, times `value`
     bool forward = false;        ///< exchange_rows: to the experts
     bool fp32_result = false;    ///< linear_forward: y is fp32
+    bool e5m2 = false;           ///< fp8_scale, fp8_quantize: the format of gradients; otherwise e4m3
+    bool plain = false;          ///< fp8_quantize: q as x lies
+    bool transposed = false;     ///< fp8_quantize: q with rows as columns
     bool shift = false;          ///< load_tokens: labels, the next token of each place; keep_rows: the second rows
     types::DataType gradient_type = types::DataType::bf16;  ///< of weight gradients, which are added to
     friend bool operator==(const CallSizes&, const CallSizes&) = default;
@@ -175,6 +201,9 @@ struct KernelCall {
 /// Rows of partial sums that norm_backward, bias_gradient and mean_square_forward leave before they are added up: as
 /// many as the blocks that fill a device, the same number on every device so that results do not depend on it.
 constexpr std::int64_t norm_partials(std::int64_t rows) { return rows < 264 ? rows : 264; }
+
+/// What fp8_quantize and the linears in FP8 take: multiples of it, 16 bytes of a row.
+inline constexpr std::int64_t kFp8Multiple = 16;
 
 /// First row of an expert, of `rows` spread over `experts` as evenly as whole rows allow.
 constexpr std::int64_t rows_before(std::int64_t expert, std::int64_t rows, std::int64_t experts) {

@@ -236,6 +236,7 @@ struct Parameter {
     /// padding: what a model's published parameter count adds up. 0 for a copy of a parameter that lives elsewhere.
     std::int64_t model_elements = 0;
     bool shared = false;  ///< lies where the parameter of this name of an earlier script lies: the rank has it once
+    bool fp8_copy = false;  ///< implementation stowage: an FP8 copy of it stands beside it, see Fp8Place
 
     [[nodiscard]] std::int64_t elements() const;
 };
@@ -450,6 +451,11 @@ struct StageLayers {
     /// Implementation stowage: where each parameter lies in the state of all parameters, in elements, by virtual stage,
     /// frame and number among the script's; gradients lie alike.
     std::vector<std::vector<std::vector<std::int64_t>>> parameter_places;
+    /// Alike, of those with FP8 copies; empty if there are none.
+    std::vector<std::vector<std::vector<Fp8Place>>> fp8_places;
+    /// By script: what runs before the layer's forward of a step's first microbatch, on the layer's own parameters
+    /// (`forward`; FP8 copies of weights). Empty if there is nothing.
+    std::vector<std::optional<LayerScript>> preparations;
 };
 
 }  // namespace stowage::layers

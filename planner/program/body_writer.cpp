@@ -154,6 +154,9 @@ BufferRef BodyWriter::buffer_of(const layers::CallOperand& operand) const {
         case Kind::parameter: buffer.space = Space::parameter; break;
         case Kind::gradient: buffer.space = Space::gradient; break;
         case Kind::state: buffer.space = Space::state; break;
+        case Kind::fp8_weight: buffer.space = Space::fp8_weight; break;
+        case Kind::fp8_transposed_weight: buffer.space = Space::fp8_transposed_weight; break;
+        case Kind::fp8_weight_scales: buffer.space = Space::fp8_weight_scales; break;
     }
     buffer.access = operand.access;
     return buffer;

@@ -156,6 +156,10 @@ void StageLowering::place_parameters() {
             const auto first = static_cast<std::uint32_t>(program.parameter_places.size());
             program.parameter_places.insert(program.parameter_places.end(), frames[position].begin(),
                                             frames[position].end());
+            if (!stage_.fp8_places.empty()) {
+                const std::vector<layers::Fp8Place>& copies = stage_.fp8_places[stage][position];
+                program.fp8_places.insert(program.fp8_places.end(), copies.begin(), copies.end());
+            }
             for (std::int32_t microbatch = 0; microbatch < shape_.microbatches; ++microbatch)
                 program.frame_parameters[frames_.layer({microbatch, static_cast<std::int32_t>(stage)}, position)] =
                     first;

@@ -134,6 +134,7 @@ private:
     // layers
     void forward(Chunk chunk);
     void forward_position(Chunk chunk, std::size_t position);
+    void prepare(Chunk chunk, std::size_t position);
     void forward_layer(Chunk chunk, std::size_t position, const ForwardDecisions& decisions);
     /// Asks the manager about the groups of the side; `targets_` holds the frames that joins reach.
     /// Hooks of the steps from `from` up to `to`.

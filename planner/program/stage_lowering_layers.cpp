@@ -33,6 +33,7 @@ void StageLowering::forward(Chunk chunk) {
 
 void StageLowering::forward_position(Chunk chunk, std::size_t position) {
     gather(buckets_.before_layer(chunk, position));
+    if (chunk.microbatch == 0) prepare(chunk, position);
     ForwardDecisions& decisions = decisions_[frames_.layer(chunk, position)];
     const layers::RecomputedSpan* span = span_at(chunk, position);
     decisions = {};
@@ -45,6 +46,14 @@ void StageLowering::forward_position(Chunk chunk, std::size_t position) {
     if (span != nullptr) decisions.pass = Pass::discarding;
     forward_layer(chunk, position, decisions);
     if (span != nullptr) decisions.pass = Pass::recomputing;
+}
+
+void StageLowering::prepare(Chunk chunk, std::size_t position) {
+    const std::size_t script = script_at(chunk, position);
+    if (stage_.preparations.empty() || !stage_.preparations[script]) return;
+    const layers::LayerScript& preparation = *stage_.preparations[script];
+    const BodyId id = body("prepare " + std::to_string(script), [&] { return builder_.bucket(preparation); });
+    add_instance(id, chunk.microbatch, layer_number(chunk, position), {frames_.layer(chunk, position)});
 }
 
 void StageLowering::forward_layer(Chunk chunk, std::size_t position, const ForwardDecisions& decisions) {

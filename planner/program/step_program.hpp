@@ -80,6 +80,7 @@ struct StepProgram {
     /// work.
     std::vector<std::int64_t> parameter_places;
     std::vector<std::uint32_t> frame_parameters;
+    std::vector<layers::Fp8Place> fp8_places;  ///< alike, of those with FP8 copies; empty if there are none
     /// Slot of each StowageState in the frame of states; none where the rank lacks it.
     std::array<std::optional<std::uint32_t>, layers::kStowageStates> state_slots;
     std::vector<Work> works;                 ///< what Operation::slot of a compute or copy names; index 0 is unused

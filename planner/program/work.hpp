@@ -14,10 +14,13 @@ namespace stowage::program {
 /// One buffer of an operation.
 struct BufferRef {
     enum class Space : std::uint8_t {
-        frame,           ///< `slot` of the frame of `scope`
-        parameter,       ///< `slot`: number of a parameter of the layer whose frame `scope` is
-        gradient,        ///< the same for its main gradient
-        state,           ///< `slot`: the StowageState, of which the rank has at most one
+        frame,       ///< `slot` of the frame of `scope`
+        parameter,   ///< `slot`: number of a parameter of the layer whose frame `scope` is
+        gradient,    ///< the same for its main gradient
+        state,       ///< `slot`: the StowageState, of which the rank has at most one
+        fp8_weight,  ///< `slot`: as of a parameter, its FP8 copy
+        fp8_transposed_weight,
+        fp8_weight_scales,
         graph_input,     ///< the graph's own buffer for input number `slot`: Graph::inputs_begin + slot
         graph_gradient,  ///< its buffer for output gradient number `slot`: Graph::gradients_begin + slot
     };

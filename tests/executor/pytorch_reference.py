@@ -6,7 +6,9 @@
 The dump holds parameters, tokens, losses and main gradients of step 0 (executor/engine/dump.hpp). Two references are
 made: one in fp32 and one in bf16 as PyTorch rounds it. Judged by: the executor's distance from the fp32 reference may be
 at most twice what PyTorch's own bf16 run has (both round as they go, in different places), and losses agree within
-0.5 %. Layers may have experts, all of them on the one rank (tokens go where the dump says), norms of heads, and
+0.5 %. In FP8 both references round the factors of the layers' linears as the executor does, to e4m3 and gradients to
+e5m2 with one scale a tensor, and multiply what they stand for in fp32: what is judged is the same, beside the flips of
+roundings. Layers may have experts, all of them on the one rank (tokens go where the dump says), norms of heads, and
 multi-latent attention; a layer of multi-token prediction may follow them. Exits with 0 if so, 1 if not, 77 if PyTorch is
 missing (says so), 2 for a wrong command line and for a dump that no reference is made for.
 """
@@ -25,6 +27,35 @@ except ImportError as missing:
 
 EPSILON = 1e-5
 ROTARY_BASE = 10000.0
+FP8_LINEARS = ("qkv_linear", "attn_proj", "mlp_fc1", "mlp_fc2")
+
+
+def through_fp8(tensor, kind):
+    """What the tensor's FP8 copy stands for, in fp32: scaled so that its largest number becomes the format's."""
+    wide = tensor.detach().float()
+    largest, most = wide.abs().max(), torch.finfo(kind).max
+    scale = most / largest if largest > 0 else torch.ones_like(largest)
+    return (wide * scale).clamp(-most, most).to(kind).float() / scale
+
+
+class Fp8Linear(torch.autograd.Function):
+    """y = x W^T (+ bias); products in fp32 of factors that went through FP8, results in the type of x."""
+
+    @staticmethod
+    def forward(context, x, weight, bias):
+        x8, weight8 = through_fp8(x, torch.float8_e4m3fn), through_fp8(weight, torch.float8_e4m3fn)
+        context.save_for_backward(x8, weight8)
+        context.biased = bias is not None
+        y = x8 @ weight8.T
+        return (y + bias.float() if context.biased else y).to(x.dtype)
+
+    @staticmethod
+    def backward(context, dy):
+        x8, weight8 = context.saved_tensors
+        dy8 = through_fp8(dy, torch.float8_e5m2)
+        d_weight = dy8.flatten(0, -2).T @ x8.flatten(0, -2)
+        d_bias = dy.float().flatten(0, -2).sum(0).to(dy.dtype) if context.biased else None
+        return (dy8 @ weight8).to(dy.dtype), d_weight.to(dy.dtype), d_bias
 
 
 class Dump:
@@ -70,7 +101,10 @@ class Model:
         return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + EPSILON)).to(x.dtype) * weight
 
     def linear(self, name, x):
-        return functional.linear(x, self.parameters[name + ".weight"], self.parameters.get(name + ".bias"))
+        weight, bias = self.parameters[name + ".weight"], self.parameters.get(name + ".bias")
+        if self.step.get("fp8") and name.rpartition(".")[2] in FP8_LINEARS:
+            return Fp8Linear.apply(x, weight, bias)
+        return functional.linear(x, weight, bias)
 
     def rotate(self, heads):
         """heads: [s, b, h, d]; pairs (i, i + d/2)."""

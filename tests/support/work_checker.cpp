@@ -4,6 +4,8 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
 namespace stowage::tests {
 namespace {
@@ -85,6 +87,32 @@ Operands linear_forward(const CallSizes& s, const Lengths& n) {
     if (s.has_addend) list.push_back(in(n.matrix));
     list.insert(list.end(), {out((s.fp32_result ? 2 : 1) * n.matrix), out(s.workspace_bytes)});
     return list;
+}
+
+/// Of a linear in FP8, one byte an element of its factors.
+Operands fp8_forward(const CallSizes& s, const Lengths& n) {
+    Operands list{in(n.input / 2), in(8), in(n.weight / 2), in(8)};
+    if (s.has_bias) list.push_back(in(n.columns));
+    if (s.has_addend) list.push_back(in(n.matrix));
+    list.insert(list.end(), {out(n.matrix), out(s.workspace_bytes)});
+    return list;
+}
+
+/// Operands of calls in FP8; nothing for others.
+Operands fp8_operands(const Call& call, const CallSizes& s, const Lengths& n) {
+    switch (call) {
+        case Call::fp8_scale: return {in(n.matrix), out(8), out(n.partial)};
+        case Call::fp8_quantize:
+            if (s.plain && s.transposed) return {in(n.matrix), in(8), out(n.matrix / 2), out(n.matrix / 2)};
+            return {in(n.matrix), in(8), out(n.matrix / 2)};
+        case Call::fp8_linear_forward: return fp8_forward(s, n);
+        case Call::fp8_linear_input_gradient:
+            return {in(n.matrix / 2), in(8), in(n.weight / 2), in(8), out(n.input), out(s.workspace_bytes)};
+        case Call::fp8_linear_weight_gradient:
+            return {in(n.matrix / 2),      in(8), in(n.input / 2), in(8), both(n.gradient * n.weight),
+                    out(s.workspace_bytes)};
+        default: return {};
+    }
 }
 
 Operands head_norm(const Call& call, const CallSizes& s, const Lengths& n) {
@@ -268,6 +296,9 @@ private:
                 return parameter(instance, operation, buffer, bytes / types::size_of(type), place);
             }
             case BufferRef::Space::state: return state(instance, operation, buffer, bytes, place);
+            case BufferRef::Space::fp8_weight:
+            case BufferRef::Space::fp8_transposed_weight:
+            case BufferRef::Space::fp8_weight_scales: return fp8_weight(instance, operation, buffer, bytes, place);
             case BufferRef::Space::graph_input:
             case BufferRef::Space::graph_gradient: return graph_buffer(instance, operation, buffer, bytes, place);
         }
@@ -313,6 +344,36 @@ private:
                         std::to_string(elements));
     }
 
+    /// Forward products sum along a weight's rows, those of the input's gradient along its columns.
+    static bool lies_wrong(Call call, BufferRef::Space space) {
+        return (call == Call::fp8_linear_forward && space == BufferRef::Space::fp8_transposed_weight) ||
+               (call == Call::fp8_linear_input_gradient && space == BufferRef::Space::fp8_weight);
+    }
+
+    /// Lies in the state, is not over its neighbour, and was made before it is read.
+    void fp8_weight(const Instance& instance, const Operation& operation, const BufferRef& buffer, std::int64_t bytes,
+                    const std::string& place) {
+        const std::size_t number = program_.frame_parameters[frame_of(instance, buffer.scope)] + buffer.slot;
+        if (number >= program_.fp8_places.size())
+            return problem(instance, operation, place + " is no parameter with FP8 copies");
+        const layers::Fp8Place& at = program_.fp8_places[number];
+        const Call call = program_.works[operation.slot].call;
+        if (lies_wrong(call, buffer.space)) problem(instance, operation, place + " lies the other way");
+        std::int64_t begin = at.scales;
+        std::int64_t end = at.plain;
+        if (buffer.space == BufferRef::Space::fp8_weight) std::tie(begin, end) = std::pair{at.plain, at.transposed};
+        if (buffer.space == BufferRef::Space::fp8_transposed_weight)
+            std::tie(begin, end) = std::pair{at.transposed, 2 * at.transposed - at.plain};
+        if (begin < 0 || begin % 256 != 0 || end - begin < bytes || end - begin >= bytes + 256)
+            return problem(instance, operation, place + " is an FP8 copy of another length");
+        const auto slot = program_.state_slots[static_cast<std::size_t>(layers::StowageState::fp8_weights)];
+        if (!slot || live_.at(program_.frame_slots[program_.persistent_frames] + *slot) < end)
+            problem(instance, operation, place + " is longer than the state");
+        if (buffer.access == Access::write) fp8_written_.insert(begin);
+        if (buffer.access == Access::read && !fp8_written_.contains(begin))
+            problem(instance, operation, place + " is read and was never made");
+    }
+
     void state(const Instance& instance, const Operation& operation, const BufferRef& buffer, std::int64_t bytes,
                const std::string& place) {
         const auto& state_slot = program_.state_slots[buffer.slot];
@@ -333,7 +394,8 @@ private:
     std::map<std::uint32_t, std::int64_t> live_;      ///< bytes by slot, on the device or pinned
     std::map<std::uint32_t, std::int64_t> captured_;  ///< bytes of what graphs made, also where it is free again
     std::set<std::uint32_t> written_;
-    std::set<std::uint32_t> given_;  ///< graphs' own buffers with something in them
+    std::set<std::int64_t> fp8_written_;  ///< offsets of FP8 copies of weights
+    std::set<std::uint32_t> given_;       ///< graphs' own buffers with something in them
     bool capture_stage_ = false;
     bool in_graph_ = false;
     WorkFacts facts_;
@@ -383,8 +445,10 @@ std::vector<ExpectedOperand> expected_operands(const Call& call, const CallSizes
         case Call::adam_update:
             return {in(n.gradient * 2 * s.rows), in(2 * 4), both(n.rows), both(n.rows), both(n.rows), out(2 * s.rows)};
         case Call::clear: return {out(s.rows)};
-        default: return expert_operands(call, s, n);
+        default: break;
     }
+    const Operands of_experts = expert_operands(call, s, n);
+    return of_experts.empty() ? fp8_operands(call, s, n) : of_experts;
 }
 
 WorkFacts check_work(const StepProgram& program, const std::vector<program::RunStage>& run) {

@@ -39,4 +39,7 @@ inline Line memory_line(std::string name, layers::Call call, const layers::CallS
 /// Calls of layers with experts, and the dense products that theirs are compared with.
 std::vector<Line> moe_lines();
 
+/// Linears in FP8 beside the same in bf16, and what turns their factors into FP8.
+std::vector<Line> fp8_lines();
+
 }  // namespace stowage::executor

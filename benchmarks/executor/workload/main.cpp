@@ -3,9 +3,10 @@
 // clocks fall under it. Prints a table: median time of a call, and memory or arithmetic rate by the bytes and
 // operations that the call needs at least.
 //
-//   executor_workload_benchmark [TABLE.json] [experts]      (the file keeps the GEMM algorithms)
+//   executor_workload_benchmark [TABLE.json] [experts|fp8]  (the file keeps the GEMM algorithms)
 //
-// With `experts`: only layers of experts, 8192 tokens with 8 choices (moe_lines.cpp).
+// With `experts`: only layers of experts, 8192 tokens with 8 choices (moe_lines.cpp). With `fp8`: the linears of that
+// layer in FP8 beside bf16, and what turns tensors into FP8 (fp8_lines.cpp).
 
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
@@ -305,6 +306,12 @@ private:
     DeviceMemory arena_;
 };
 
+/// By what the command line asks for.
+std::vector<Line> lines_of(const std::string& group) {
+    if (group == "experts") return moe_lines();
+    return group == "fp8" ? fp8_lines() : all_lines();
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -313,8 +320,7 @@ int main(int count, char** arguments) {
             fmt::print(stderr, "{}\n", *reason);
             return 5;
         }
-        const bool experts = count > 2 && std::string(arguments[2]) == "experts";
-        Benchmark(count > 1 ? arguments[1] : "").run(experts ? moe_lines() : all_lines());
+        Benchmark(count > 1 ? arguments[1] : "").run(lines_of(count > 2 ? arguments[2] : ""));
         return 0;
     } catch (const std::exception& error) {
         fmt::print(stderr, "{}\n", error.what());

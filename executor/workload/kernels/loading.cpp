@@ -20,6 +20,7 @@ void load_kernels() {
     load_column_kernels();
     load_weighted_activation_kernels();
     load_optimizer_kernels();
+    load_fp8_kernels();
 }
 
 }  // namespace stowage::executor::kernels

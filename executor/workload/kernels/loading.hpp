@@ -25,5 +25,6 @@ void load_exchange_kernels();
 void load_column_kernels();
 void load_weighted_activation_kernels();
 void load_optimizer_kernels();
+void load_fp8_kernels();
 
 }  // namespace stowage::executor::kernels

@@ -37,9 +37,13 @@ AttentionHalf::AttentionHalf(StowageWriter& writer)
       attention_again_(writer.recomputes(RecomputeModule::core_attn)),
       norm_(writer.norm("attn_norm")),
       norm_saves_(writer, norm_, writer.recomputes(RecomputeModule::layernorm)),
-      qkv_(writer.linear("qkv_linear", writer.dim.qkv_width, writer.dim.hidden,
-                         writer.model.add_bias_linear || writer.model.add_qkv_bias)),
-      projection_(writer.linear("attn_proj", writer.dim.hidden, writer.dim.output_width, writer.model.add_bias_linear)),
+      qkv_(writer,
+           writer.linear("qkv_linear", writer.dim.qkv_width, writer.dim.hidden,
+                         writer.model.add_bias_linear || writer.model.add_qkv_bias),
+           norm_saves_.again()),
+      projection_(writer,
+                  writer.linear("attn_proj", writer.dim.hidden, writer.dim.output_width, writer.model.add_bias_linear),
+                  true),
       head_norms_(declare_head_norms(writer)),
       packed_(writer.script.tensor("qkv", writer.dim.full_shape(writer.dim.qkv_width))),
       turned_(writer.script.tensor("qkv.turned", writer.dim.full_shape(writer.dim.qkv_width))),
@@ -81,8 +85,8 @@ void AttentionHalf::project_to_packed() {
     script.commit(Module::attn_norm);
     script.part(Part::qkv_linear);
     if (!norm_saves_.again()) script.start(Module::qkv_linear);
-    split_columns_forward(writer_, qkv_, reads(norm_.output), packed_);
-    norm_saves_.save_output(Module::qkv_linear);
+    qkv_.columns_forward(reads(norm_.output), packed_, Module::qkv_linear);
+    if (!qkv_.keeps_copy()) norm_saves_.save_output(Module::qkv_linear);
     if (!norm_saves_.again()) script.commit(Module::qkv_linear);
     script.drop(norm_.output);
 }
@@ -164,7 +168,7 @@ void AttentionHalf::project(Slot output) {
     ScriptBuilder& script = writer_.script;
     script.part(Part::attn_proj);
     if (!attention_again_) script.start(Module::attn_proj);
-    split_depth_forward(writer_, projection_, reads(output_), output, reads(kInput));
+    projection_.depth_forward(reads(output_), output, reads(kInput));
     if (!attention_again_) {
         saved_output_ = script.save(output_, Module::attn_proj);
         script.commit(Module::attn_proj);
@@ -201,9 +205,9 @@ Slot AttentionHalf::projection_backward(Slot gradient) {
     script.part(Part::attn_proj);
     if (!attention_again_) script.commit(Module::attn_proj);
     const WholeRows whole = whole_rows(writer_, "attn_proj.gradient", reads(gradient));
-    const Slot output_gradient = writer_.input_gradient(projection_, whole.rows);
+    const Slot output_gradient = projection_.input_gradient(whole.rows);
     if (saved_output_) script.read(*saved_output_);
-    writer_.weight_gradient(projection_, whole.rows, saved_output_ ? script.operand(*saved_output_) : reads(output_));
+    projection_.weight_gradient(whole.rows, saved_output_ ? script.operand(*saved_output_) : reads(output_));
     drop_whole_rows(writer_, whole);
     if (!attention_again_) script.start(Module::attn_proj);
     return output_gradient;
@@ -269,12 +273,12 @@ Slot AttentionHalf::packed_backward(Slot packed_gradient) {
     if (!head_norms_) rotate(Call::rotary_backward, "rotary.backward", packed_gradient);
     script.part(Part::qkv_linear);
     if (!norm_saves_.again()) script.commit(Module::qkv_linear);
-    const Slot normed_gradient = split_columns_backward(writer_, qkv_, reads(packed_gradient), [this] {
+    const Slot normed_gradient = qkv_.columns_backward(reads(packed_gradient), [this] {
         if (norm_saves_.again()) norm_again();
         writer_.script.part(Part::qkv_linear);
         return norm_saves_.output();
     });
-    norm_saves_.forget_output();
+    if (!qkv_.keeps_copy()) norm_saves_.forget_output();
     script.drop(packed_gradient);
     if (!norm_saves_.again()) script.start(Module::qkv_linear);
     return normed_gradient;

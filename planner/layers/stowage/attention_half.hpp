@@ -17,10 +17,14 @@
 // it: there is no group qkv_linear. `core_attn` runs attention again before its output is needed and saves neither
 // output nor statistics: no group attn_proj, and core_attn holds the packed tensor alone.
 //
+// In FP8 the group qkv_linear holds an FP8 copy of the norm's output; attn_proj keeps attention's output in bf16, which
+// attention's backward reads.
+//
 // Tested by: tests/planner/layers/stowage_layers_test.cpp.
 
 #include <optional>
 
+#include "planner/layers/stowage/layer_linear.hpp"
 #include "planner/layers/stowage/norm_saves.hpp"
 
 namespace stowage::layers {
@@ -64,8 +68,8 @@ private:
     bool attention_again_;
     StowageNorm norm_;
     NormSaves norm_saves_;
-    LinearWeights qkv_;
-    LinearWeights projection_;
+    LayerLinear qkv_;
+    LayerLinear projection_;
     std::optional<HeadNorms> head_norms_;
     Slot packed_{};      ///< [s, b, (heads + 2 groups) size]
     Slot turned_{};      ///< with norms of the heads: what attention reads, of packed_'s shape

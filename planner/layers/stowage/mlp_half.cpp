@@ -11,8 +11,9 @@ MlpHalf::MlpHalf(StowageWriter& writer)
       fc1_again_(writer.recomputes(RecomputeModule::mlp)),
       norm_(writer.norm("mlp_norm")),
       norm_saves_(writer, norm_, fc1_again_ || writer.recomputes(RecomputeModule::layernorm)),
-      fc1_(writer.linear("mlp_fc1", writer.dim.fc1_width, writer.dim.hidden, writer.model.add_bias_linear)),
-      fc2_(writer.linear("mlp_fc2", writer.dim.hidden, writer.dim.ffn, writer.model.add_bias_linear)),
+      fc1_(writer, writer.linear("mlp_fc1", writer.dim.fc1_width, writer.dim.hidden, writer.model.add_bias_linear),
+           norm_saves_.again()),
+      fc2_(writer, writer.linear("mlp_fc2", writer.dim.hidden, writer.dim.ffn, writer.model.add_bias_linear), true),
       expanded_(writer.script.tensor("mlp_fc1.output", writer.dim.full_shape(writer.dim.fc1_width))),
       activated_(writer.script.tensor("mlp_act.output", writer.dim.full_shape(writer.dim.ffn))) {}
 
@@ -29,9 +30,9 @@ void MlpHalf::forward(Slot input) {
     script.start(Module::mlp_norm);
     norm_saves_.forward(input, Module::mlp_norm);
     script.commit(Module::mlp_norm);
-    norm_saves_.save_output(std::nullopt);
+    if (!fc1_.keeps_copy()) norm_saves_.save_output(std::nullopt);
     script.part(Part::mlp_fc1);
-    split_columns_forward(writer_, fc1_, reads(norm_.output), expanded_);
+    fc1_.columns_forward(reads(norm_.output), expanded_, std::nullopt);
     script.drop(norm_.output);
     script.part(Part::mlp_act);
     script.allocate(activated_);
@@ -40,7 +41,7 @@ void MlpHalf::forward(Slot input) {
     if (!fc1_again_) saved_expanded_ = script.save(expanded_);
     script.drop(expanded_);
     script.part(Part::mlp_fc2);
-    split_depth_forward(writer_, fc2_, reads(activated_), kOutput, reads(input));
+    fc2_.depth_forward(reads(activated_), kOutput, reads(input));
     script.drop(activated_);
 }
 
@@ -55,7 +56,7 @@ void MlpHalf::run_fc1_again() {
     norm_again();
     script.part(Part::mlp_fc1);
     script.phase(Phase::recompute);
-    split_columns_forward(writer_, fc1_, norm_saves_.output(), expanded_);
+    fc1_.columns_forward_again(norm_saves_.output(), expanded_);
     script.phase(Phase::backward);
 }
 
@@ -64,7 +65,7 @@ Slot MlpHalf::activation_backward() {
     const Dimensions& dim = writer_.dim;
     script.part(Part::mlp_fc2);
     const WholeRows whole = whole_rows(writer_, "mlp_fc2.gradient", reads(kGradOutput));
-    const Slot activated_gradient = writer_.input_gradient(fc2_, whole.rows);
+    const Slot activated_gradient = fc2_.input_gradient(whole.rows);
     script.part(Part::mlp_act);
     const Slot gradient = writer_.make("mlp_fc1.output_gradient", dim.full_shape(dim.fc1_width));
     script.allocate(activated_);
@@ -80,7 +81,7 @@ Slot MlpHalf::activation_backward() {
         script.drop(expanded_);
     script.drop(activated_gradient);
     script.part(Part::mlp_fc2);
-    writer_.weight_gradient(fc2_, whole.rows, reads(activated_));
+    fc2_.weight_gradient(whole.rows, reads(activated_));
     drop_whole_rows(writer_, whole);
     script.drop(activated_);
     return gradient;
@@ -90,12 +91,12 @@ Slot MlpHalf::activation_backward() {
 Slot MlpHalf::fc1_backward(Slot gradient) {
     ScriptBuilder& script = writer_.script;
     script.part(Part::mlp_fc1);
-    const Slot normed_gradient = split_columns_backward(writer_, fc1_, reads(gradient), [this] {
+    const Slot normed_gradient = fc1_.columns_backward(reads(gradient), [this] {
         if (norm_saves_.again() && !fc1_again_) norm_again();
         writer_.script.part(Part::mlp_fc1);
         return norm_saves_.output();
     });
-    norm_saves_.forget_output();
+    if (!fc1_.keeps_copy()) norm_saves_.forget_output();
     script.drop(gradient);
     return normed_gradient;
 }

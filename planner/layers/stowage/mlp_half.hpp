@@ -7,8 +7,11 @@
 // gradient makes it again beside, at the cost of writing it. Recomputation: `layernorm` saves nothing of the norm;
 // `mlp` saves the half's input alone and begins the backward with norm and fc1.
 //
+// In FP8 fc1 saves an FP8 copy of the norm's output in its place.
+//
 // Tested by: tests/planner/layers/stowage_layers_test.cpp.
 
+#include "planner/layers/stowage/layer_linear.hpp"
 #include "planner/layers/stowage/norm_saves.hpp"
 
 namespace stowage::layers {
@@ -35,8 +38,8 @@ private:
     bool fc1_again_;
     StowageNorm norm_;
     NormSaves norm_saves_;
-    LinearWeights fc1_;
-    LinearWeights fc2_;
+    LayerLinear fc1_;
+    LayerLinear fc2_;
     Slot expanded_{};   ///< fc1's output, [s, b, ffn], twice that when gated
     Slot activated_{};  ///< [s, b, ffn]
     std::optional<SavedIndex> saved_expanded_;

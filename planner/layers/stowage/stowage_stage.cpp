@@ -4,6 +4,7 @@
 
 #include "planner/layers/layer_graphs.hpp"
 #include "planner/layers/recomputed_spans.hpp"
+#include "planner/layers/stowage/fp8_linear.hpp"
 #include "planner/layers/stowage/stowage_scripts.hpp"
 #include "planner/layers/stowage/stowage_states.hpp"
 #include "planner/layers/support.hpp"
@@ -75,7 +76,9 @@ StageLayers build_stowage_stage(const types::Scenario& scenario, std::int64_t pi
         chunks.add(row[static_cast<std::size_t>(pipeline_rank)]);
     const OptimizerShare share = optimizer_share(scenario, stage, place_parameters(stage));
     stage.optimizer = stowage_optimizer(scenario, dimensions, share);
-    stage.states = stowage_states(scenario, dimensions, share);
+    stage.states = stowage_states(scenario, dimensions, share, place_fp8_weights(stage));
+    if (!stage.fp8_places.empty())
+        for (const LayerScript& script : stage.scripts) stage.preparations.push_back(fp8_preparation(script));
     add_graphs(scenario, stage);
     // Our own layers lose a norm's group to a graph that there is, not to one that is only listed.
     if (stage.graphs.impl == types::CudaGraphImpl::none) stage.downgraded.assign(stage.scripts.size(), {});

@@ -12,6 +12,20 @@ namespace {
 
 /// Vectorised kernels and GEMMs want operands on 256 bytes.
 constexpr std::int64_t kPlace = 128;
+constexpr std::int64_t kAlignment = 256;
+
+std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+/// Scales, the weight, and the weight transposed.
+Fp8Place next_place(const Parameter& parameter, std::int64_t& next) {
+    if (!parameter.fp8_copy) return {};
+    Fp8Place place;
+    place.scales = next;
+    place.plain = place.scales + kAlignment;
+    place.transposed = place.plain + aligned(parameter.elements());
+    next = place.transposed + aligned(parameter.elements());
+    return place;
+}
 
 }  // namespace
 
@@ -35,8 +49,23 @@ std::int64_t place_parameters(StageLayers& stage) {
     return std::max(next, kPlace);
 }
 
+Bytes place_fp8_weights(StageLayers& stage) {
+    std::vector<std::vector<std::vector<Fp8Place>>> stages;
+    std::int64_t next = 0;
+    for (const ChunkLayers& chunk : stage.chunks) {
+        auto& frames = stages.emplace_back();
+        for (const std::size_t script : chunk.order) {
+            auto& places = frames.emplace_back();
+            for (const Parameter& parameter : stage.scripts[script].parameters)
+                places.push_back(next_place(parameter, next));
+        }
+    }
+    if (next > 0) stage.fp8_places = std::move(stages);
+    return Bytes{next};
+}
+
 std::vector<StateBuffer> stowage_states(const types::Scenario& scenario, const Dimensions& dimensions,
-                                        const OptimizerShare& share) {
+                                        const OptimizerShare& share, Bytes fp8_weights) {
     const std::int64_t elements = share.elements;
     using What = StateBuffer::What;
     using When = StateBuffer::When;
@@ -57,6 +86,8 @@ std::vector<StateBuffer> stowage_states(const types::Scenario& scenario, const D
         states.push_back({"assignment of tokens to experts", Bytes{4 * dimensions.local_tokens * dimensions.topk},
                           What::workspace, When::setup, StowageState::assignment});
     for (StateBuffer& state : optimizer_states(share)) states.push_back(std::move(state));
+    if (fp8_weights > Bytes{0})
+        states.push_back({"FP8 weights", fp8_weights, What::weights, When::setup, StowageState::fp8_weights});
     return states;
 }
 

@@ -186,8 +186,35 @@ void check_rest_of_model(const Scenario& scenario, Missing& missing) {
                  "activation " + std::string{types::name_of(model.activation)}, "use swiglu or GELU");
     missing.when(model.attention_dropout > 0, "model.attention_dropout", "attention_dropout", "set it to 0");
     missing.when(model.hidden_dropout > 0, "model.hidden_dropout", "hidden_dropout", "set it to 0");
-    missing.when(scenario.precision != types::Precision::bf16, "precision", setting("precision", scenario.precision),
-                 "use bf16");
+}
+
+/// FP8 is that of dense layers on one tensor-parallel rank, with a scale for each tensor; its kernels take 16 elements
+/// at a time.
+void check_precision(const Scenario& scenario, Missing& missing) {
+    const std::string precision = setting("precision", scenario.precision);
+    constexpr const char* kBf16 = "use bf16";
+    const auto refuse = [&](bool when, const std::string& with) {
+        missing.when(when, "precision", precision + with, kBf16);
+    };
+    if (scenario.precision != types::Precision::fp8_tensorwise) {
+        missing.when(scenario.precision != types::Precision::bf16, "precision", precision,
+                     "use bf16 or fp8_tensorwise");
+        return;
+    }
+    const types::Model& model = scenario.model;
+    refuse(model.has_experts(), " with experts");
+    refuse(model.multi_latent_attention, " with multi-latent attention");
+    refuse(scenario.parallel.tensor_model_parallel_size > 1, " under tensor parallelism");
+    const auto check = [&](const char* path, std::int64_t size, const char* what) {
+        missing.when(size % kFp8Multiple != 0, path, precision + " with " + std::to_string(size) + " " + what,
+                     "choose a multiple of " + std::to_string(kFp8Multiple));
+    };
+    check("batch.seq_length", scenario.batch.micro_batch_size * scenario.batch.seq_length, "tokens of a microbatch");
+    check("model.hidden_size", model.hidden_size, "elements of a token");
+    check("model.ffn_hidden_size", model.ffn_hidden_size, "elements of a token's feed-forward part");
+    check("model.num_attention_heads", model.num_attention_heads * model.kv_channels,
+          "elements of a token's attention output");
+    check("model.num_query_groups", model.num_query_groups * model.kv_channels, "elements of a token's keys");
 }
 
 void check_optimizer(const types::Optimizer& optimizer, Missing& missing) {
@@ -254,6 +281,7 @@ void check_stowage_layers(const Scenario& scenario, Missing& missing) {
     check_attention(scenario.model, missing);
     check_widths(scenario, missing);
     check_rest_of_model(scenario, missing);
+    check_precision(scenario, missing);
     check_optimizer(scenario.optimizer, missing);
     check_recomputation(scenario.recompute, missing);
 }

@@ -69,7 +69,9 @@ ParameterIndex StowageWriter::split_parameter(std::string name, Shape shape) {
 }
 
 LinearWeights StowageWriter::linear(const std::string& name, std::int64_t columns, std::int64_t depth, bool bias) {
-    LinearWeights linear{name, columns, depth, split_parameter(name + ".weight", {columns, depth}), {}};
+    Parameter weight{name + ".weight", {columns, depth}, ParameterKind::dense, columns * depth * dim.tensor, fp8()};
+    script.parameter(std::move(weight));
+    LinearWeights linear{name, columns, depth, static_cast<ParameterIndex>(parameters_++), {}, fp8()};
     if (bias) linear.bias = split_parameter(name + ".bias", {columns});
     return linear;
 }
@@ -184,14 +186,15 @@ CallSizes StowageWriter::gemm_sizes(const LinearWeights& linear) const {
 }
 
 /// Operands once each, the result's bytes apart from those of the two factors.
-void StowageWriter::gemm(std::string name, const LinearWeights& linear, std::int64_t operand_elements,
-                         std::int64_t result, KernelCall call) {
+void StowageWriter::gemm(std::string name, const LinearWeights& linear, std::int64_t operands, std::int64_t result,
+                         KernelCall call) {
     Kernel kernel;
     kernel.name = std::move(name);
     kernel.kind = KernelClass::gemm;
     kernel.flops =
         2.0 * static_cast<double>(dim.tokens) * static_cast<double>(linear.columns) * static_cast<double>(linear.depth);
-    kernel.traffic = Bytes{2 * operand_elements + result};
+    kernel.traffic = Bytes{operands + result};
+    kernel.fp8 = linear.fp8;
     kernel.result = Bytes{result};
     kernel.call = std::move(call);
     script.kernel(std::move(kernel));
@@ -208,7 +211,7 @@ void StowageWriter::run_linear(const LinearWeights& linear, CallOperand input, S
     call.operands.push_back(writes(output));
     call.operands.push_back(writes(StowageState::workspace));
     const std::int64_t result = 2 * dim.tokens * linear.columns * (addend ? 2 : 1);
-    gemm(linear.name + ".forward", linear, (dim.tokens + linear.columns) * linear.depth, result, std::move(call));
+    gemm(linear.name + ".forward", linear, 2 * (dim.tokens + linear.columns) * linear.depth, result, std::move(call));
 }
 
 Slot StowageWriter::input_gradient(const LinearWeights& linear, CallOperand gradient) {
@@ -218,7 +221,8 @@ Slot StowageWriter::input_gradient(const LinearWeights& linear, CallOperand grad
 }
 
 void StowageWriter::input_gradient(const LinearWeights& linear, CallOperand gradient, Slot result) {
-    gemm(linear.name + ".dgrad", linear, (dim.tokens + linear.depth) * linear.columns, 2 * dim.tokens * linear.depth,
+    gemm(linear.name + ".dgrad", linear, 2 * (dim.tokens + linear.depth) * linear.columns,
+         2 * dim.tokens * linear.depth,
          {Call::linear_input_gradient,
           gemm_sizes(linear),
           {gradient, reads(linear.weight), writes(result), writes(StowageState::workspace)}});
@@ -227,7 +231,7 @@ void StowageWriter::input_gradient(const LinearWeights& linear, CallOperand grad
 void StowageWriter::weight_gradient(const LinearWeights& linear, CallOperand gradient, CallOperand input) {
     script.phase(Phase::weight_gradient);
     const std::int64_t sum = 2 * gradient_bytes() * linear.columns * linear.depth;  // read and written
-    gemm(linear.name + ".wgrad", linear, dim.tokens * (linear.columns + linear.depth), sum,
+    gemm(linear.name + ".wgrad", linear, 2 * dim.tokens * (linear.columns + linear.depth), sum,
          {Call::linear_weight_gradient,
           gemm_sizes(linear),
           {gradient, input, adds_to(linear.weight), writes(StowageState::workspace)}});

@@ -43,6 +43,7 @@ struct LinearWeights {
     std::int64_t depth = 0;
     ParameterIndex weight{};
     std::optional<ParameterIndex> bias;
+    bool fp8 = false;  ///< an FP8 copy of the weight stands beside it
 };
 
 /// A norm over the hidden width, or over the first `columns` of wider rows: its parameters, and the tensors that it
@@ -76,6 +77,8 @@ public:
     const types::Model& model;
 
     [[nodiscard]] bool recomputes(types::RecomputeModule module) const { return scenario.recompute.selects(module); }
+    /// Whether the linears of layers multiply in FP8.
+    [[nodiscard]] bool fp8() const { return scenario.precision == types::Precision::fp8_tensorwise; }
     [[nodiscard]] bool layer_norm() const { return model.normalization == types::Normalization::LayerNorm; }
 
     /// Declares a tensor and allocates it.
@@ -88,7 +91,7 @@ public:
     ParameterIndex split_parameter(std::string name, Shape shape);
     /// One that an earlier script of the rank has already; see Parameter::shared.
     ParameterIndex shared_parameter(std::string name, Shape shape);
-    /// Split over tensor-parallel ranks by columns or depth.
+    /// Split over tensor-parallel ranks by columns or depth; with an FP8 copy where the precision asks for it.
     LinearWeights linear(const std::string& name, std::int64_t columns, std::int64_t depth, bool bias);
     /// Declares parameters and tensors.
     StowageNorm norm(const std::string& name);
@@ -115,6 +118,12 @@ public:
     void input_gradient(const LinearWeights& linear, CallOperand gradient, Slot result);
     /// Adds to the gradients of weight and bias.
     void weight_gradient(const LinearWeights& linear, CallOperand gradient, CallOperand input);
+    void bias_gradient(const LinearWeights& linear, CallOperand gradient);
+
+    [[nodiscard]] CallSizes gemm_sizes(const LinearWeights& linear) const;
+    /// A product of all tokens with a linear's weight: bytes of its two factors, and of its result.
+    void gemm(std::string name, const LinearWeights& linear, std::int64_t operands, std::int64_t result,
+              KernelCall call);
 
     /// Of all tokens.
     [[nodiscard]] CallSizes rows_and_columns(std::int64_t columns) const;
@@ -127,10 +136,6 @@ public:
 private:
     StowageNorm declare_norm(const std::string& name, std::int64_t columns, Shape shape);
     [[nodiscard]] CallSizes norm_sizes(const StowageNorm& norm) const;
-    [[nodiscard]] CallSizes gemm_sizes(const LinearWeights& linear) const;
-    void gemm(std::string name, const LinearWeights& linear, std::int64_t operand_elements, std::int64_t result,
-              KernelCall call);
-    void bias_gradient(const LinearWeights& linear, CallOperand gradient);
 
     ParameterIndex declare(Parameter parameter);
 

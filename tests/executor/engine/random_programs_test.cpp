@@ -134,6 +134,19 @@ void draw_run(Draw& draw, Scenario& scenario) {
         if (draw.once_in(2)) graph.cuda_graph_modules.push_back(module);
 }
 
+/// The same job in FP8, its sizes rounded up to what that takes.
+Scenario in_fp8(Scenario scenario) {
+    const auto round_up = [](std::int64_t& size) {
+        size = (size + layers::kFp8Multiple - 1) / layers::kFp8Multiple * layers::kFp8Multiple;
+    };
+    scenario.precision = types::Precision::fp8_tensorwise;
+    scenario.hardware.node.device.gemm_fp8 = {8e14};
+    for (std::int64_t* size : {&scenario.model.hidden_size, &scenario.model.ffn_hidden_size,
+                               &scenario.model.kv_channels, &scenario.batch.seq_length})
+        round_up(*size);
+    return scenario;
+}
+
 types::OffloadChoice draw_choice(Draw& draw, const Scenario& scenario) {
     types::OffloadChoice choice{.modules = draw.once_in(4) ? ModuleSet{} : modules(draw),
                                 .fraction = draw.of({1.0, 1.0, 0.5, 0.0}),
@@ -250,6 +263,7 @@ TEST(RandomPrograms, FindEveryOperandAndRaceForNone) {
     const std::uint64_t seed = tests::property_seed(20261130);
     int sound = 0;
     Covered covered;
+    int sound_in_fp8 = 0;
     for (int round = 0; round < kRounds; ++round) {
         const std::uint64_t own_seed = seed + static_cast<std::uint64_t>(round);
         Draw draw(own_seed);
@@ -264,7 +278,9 @@ TEST(RandomPrograms, FindEveryOperandAndRaceForNone) {
         SCOPED_TRACE("STOWAGE_SEED=" + std::to_string(own_seed) + ": " + text_of(scenario, choice));
         const std::int64_t rank = draw.between(0, scenario.parallel.pipeline_model_parallel_size - 1);
         try {
-            if (!expect_sound(scenario, choice, rank)) continue;
+            const bool in_bf16 = expect_sound(scenario, choice, rank);
+            if (may_run(in_fp8(scenario), choice)) sound_in_fp8 += expect_sound(in_fp8(scenario), choice, rank) ? 1 : 0;
+            if (!in_bf16) continue;
             ++sound;
             covered.add(scenario);
         } catch (const std::logic_error& error) {
@@ -273,8 +289,9 @@ TEST(RandomPrograms, FindEveryOperandAndRaceForNone) {
     }
     std::cout << sound << " of " << kRounds << " drawn jobs ran, " << covered.predictions << " with a prediction, "
               << covered.experts_again << " with experts again, " << covered.interleaved_experts
-              << " with experts in virtual stages\n";
+              << " with experts in virtual stages, " << sound_in_fp8 << " in FP8\n";
     EXPECT_GT(std::min({covered.predictions, covered.experts_again, covered.interleaved_experts}), 0);
+    EXPECT_GT(sound_in_fp8, kRounds / 20);
     EXPECT_GT(sound, kRounds / 4) << "most of what is drawn cannot run";
 }
 

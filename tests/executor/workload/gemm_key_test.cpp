@@ -162,6 +162,55 @@ TEST(GemmOperands, OfTheForwardFollowTheContractWithAndWithoutWhatIsOptional) {
     EXPECT_EQ(expected.count(), 4U);
 }
 
+Matrix transposed(const Matrix& matrix, std::int64_t rows, std::int64_t columns) {
+    Matrix result(matrix.size());
+    for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t c = 0; c < columns; ++c)
+            result.at(static_cast<std::size_t>(c * rows + r)) = matrix.at(static_cast<std::size_t>(r * columns + c));
+    return result;
+}
+
+/// What calls in FP8 give on the copies that the contract names, with a scale in each place for one.
+Matrix run_fp8(Call call, const Matrix& first, const Matrix& second) { return run(call, {first, {1}, second, {1}}); }
+
+// The same products as in bf16, from factors that lie along the sum.
+TEST(GemmKey, InFp8GivesWhatTheCallsInBf16Do) {
+    const Matrix a = counting(kRows * kDepth, 1);
+    const Matrix weight = counting(kColumns * kDepth, 100);
+    const Matrix dy = counting(kRows * kColumns, 1);
+    EXPECT_EQ(run_fp8(Call::fp8_linear_forward, a, weight), run(Call::linear_forward, {a, weight}));
+    EXPECT_EQ(run_fp8(Call::fp8_linear_input_gradient, dy, transposed(weight, kColumns, kDepth)),
+              run(Call::linear_input_gradient, {dy, weight}));
+    EXPECT_EQ(run_fp8(Call::fp8_linear_weight_gradient, transposed(dy, kRows, kColumns), transposed(a, kRows, kDepth)),
+              run(Call::linear_weight_gradient, {dy, a}));
+}
+
+// cuBLASLt takes FP8 on Hopper only as T N.
+TEST(GemmKey, InFp8SumsAlongTheColumnsOfBoth) {
+    for (const Call call :
+         {Call::fp8_linear_forward, Call::fp8_linear_input_gradient, Call::fp8_linear_weight_gradient}) {
+        const GemmKey key = gemm_key(call, sizes());
+        EXPECT_TRUE(key.transpose_a);
+        EXPECT_FALSE(key.transpose_b);
+        EXPECT_EQ(key.lda, key.k);
+        EXPECT_EQ(key.ldb, key.k);
+        EXPECT_EQ(key.factors, call == Call::fp8_linear_forward ? GemmFactors::e4m3 : GemmFactors::e4m3_and_e5m2);
+        EXPECT_EQ(factor_bytes(key), 1);
+    }
+    EXPECT_EQ(factor_bytes(gemm_key(Call::linear_forward, sizes())), 2);
+}
+
+TEST(GemmOperands, InFp8HaveScalesBehindEachFactor) {
+    CallSizes both = sizes();
+    both.has_bias = true;
+    both.has_addend = true;
+    GemmOperands expected{.a = 2, .b = 0, .c = 5, .d = 6, .bias = 4, .a_scales = 3, .b_scales = 1, .workspace = 7};
+    EXPECT_EQ(gemm_operands(Call::fp8_linear_forward, both), expected);
+    expected = {.a = 2, .b = 0, .c = 4, .d = 4, .a_scales = 3, .b_scales = 1, .workspace = 5};
+    EXPECT_EQ(gemm_operands(Call::fp8_linear_weight_gradient, sizes()), expected);
+    EXPECT_EQ(gemm_operands(Call::fp8_linear_input_gradient, sizes()), expected);
+}
+
 TEST(GemmKey, RefusesWhatIsNoMatrixProduct) {
     EXPECT_THROW(gemm_key(Call::norm_forward, sizes()), std::logic_error);
     EXPECT_THROW(gemm_operands(Call::clear, sizes()), std::logic_error);
@@ -173,6 +222,7 @@ TEST(GemmKey, RefusesWhatIsNoMatrixProduct) {
 TEST(GemmKey, CountsAMultiplicationAndAnAdditionForEachTerm) {
     EXPECT_EQ(flops(gemm_key(Call::linear_forward, sizes())), 2 * 3 * 4 * 5);
     EXPECT_EQ(to_string(gemm_key(Call::linear_forward, sizes())), "T N 4 x 3 x 5 bf16");
+    EXPECT_EQ(to_string(gemm_key(Call::fp8_linear_input_gradient, sizes())), "T N 5 x 3 x 4 bf16 of e4m3_and_e5m2");
 }
 
 }  // namespace

@@ -44,6 +44,12 @@ GemmTable small_table() {
     key.experts = 8;
     algorithm.one_by_one = true;
     table.entries[key] = algorithm;
+    key.experts = 1;
+    algorithm.one_by_one = false;
+    for (const GemmFactors factors : {GemmFactors::e4m3, GemmFactors::e4m3_and_e5m2}) {
+        key.factors = factors;
+        table.entries[key] = algorithm;
+    }
     return table;
 }
 
@@ -115,6 +121,21 @@ TEST(GemmTable, OfBeforeThereWereExpertsHasProductsOfOne) {
     ASSERT_EQ(text.find("experts"), std::string::npos) << text;
     ASSERT_EQ(text.find("one_by_one"), std::string::npos);
     EXPECT_EQ(gemm_table_from_json(text, "t.json"), table);
+}
+
+TEST(GemmTable, OfBeforeThereWasFp8HasProductsInBf16) {
+    GemmTable table = small_table();
+    std::erase_if(table.entries, [](const auto& entry) { return entry.first.factors != GemmFactors::bf16; });
+    std::string text = to_json(table);
+    remove_all(text, ",\n    \"factors\": \"bf16\"");
+    ASSERT_EQ(text.find("factors"), std::string::npos) << text;
+    EXPECT_EQ(gemm_table_from_json(text, "t.json"), table);
+}
+
+TEST(GemmTable, RefusesFactorsItDoesNotKnow) {
+    std::string text = to_json(small_table());
+    text.replace(text.find("e4m3_and_e5m2"), 13, "e4m3_and_e9m9");
+    EXPECT_EQ(message_of([&] { gemm_table_from_json(text, "t.json"); }), "unknown factors 'e4m3_and_e9m9'");
 }
 
 TEST(GemmTable, RefusesHalfAFile) {

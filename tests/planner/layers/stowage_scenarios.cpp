@@ -41,6 +41,13 @@ types::Scenario bare_stack() {
     return scenario;
 }
 
+types::Scenario in_fp8(types::Scenario scenario) {
+    scenario.precision = types::Precision::fp8_tensorwise;
+    scenario.hardware.node.device.gemm_fp8 = {8e14};
+    scenario.model.ffn_hidden_size = 1008;
+    return scenario;
+}
+
 types::Scenario plain_gpt() {
     types::Scenario scenario = bare_stack();
     types::Model& model = scenario.model;

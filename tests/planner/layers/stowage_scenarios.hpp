@@ -25,5 +25,7 @@ types::Scenario predicting_gpt();
 types::Scenario moe_slice();
 /// grouped_gpt with 8 heads and groups of 48 and width 1088, split over so many ranks.
 types::Scenario tensor_slice(std::int64_t ranks, bool sequence_parallel);
+/// A dense one in tensorwise FP8, its feed-forward part of width 1008, a multiple of 16.
+types::Scenario in_fp8(types::Scenario scenario);
 
 }  // namespace stowage::layers::testing
