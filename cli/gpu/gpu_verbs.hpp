@@ -13,6 +13,8 @@ public:
     /// Throws: DeviceError, OutOfMemory and UnsupportedError, with what is needed and what there is.
     virtual executor::ExecutionResult execute(const executor::ExecutionRequest& request,
                                               const executor::Progress& progress) = 0;
+    /// Gives back what executions were asked to keep. Does not throw.
+    virtual void release() noexcept {}
 };
 
 /// What the library exports, by this name: `extern "C" GpuVerbs* stowage_gpu_verbs()`; it lives as long as the library.
