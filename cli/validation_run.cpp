@@ -133,13 +133,13 @@ public:
     ~LazyGpu() {
         if (verbs_ != nullptr) verbs_->release();
     }
-    executor::GpuVerbs& get() {
+    GpuVerbs& get() {
         if (verbs_ == nullptr) verbs_ = &open_gpu_verbs("validate");
         return *verbs_;
     }
 
 private:
-    executor::GpuVerbs* verbs_ = nullptr;
+    GpuVerbs* verbs_ = nullptr;
 };
 
 class Runner {

@@ -51,13 +51,6 @@ WorkloadOptions workload_options(const ExecutionRequest& request) {
 
 Nanoseconds since(Clock::time_point start) { return std::chrono::duration_cast<Nanoseconds>(Clock::now() - start); }
 
-std::string graphs_text(const types::CudaGraph& graph) {
-    std::string text(types::name_of(graph.cuda_graph_impl));
-    for (const types::CudaGraphModule module : graph.cuda_graph_modules)
-        text += " " + std::string(types::name_of(module));
-    return text;
-}
-
 layers::StageLayers layers_of(const ExecutionRequest& request) {
     layers::StageLayers stage = layers::build_stage(request.scenario, request.pipeline_rank);
     if (request.debug.extra_save) save_one_more(stage, *request.debug.extra_save);

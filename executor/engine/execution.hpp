@@ -48,7 +48,7 @@ struct ExecutionRequest {
     memory::AllocatorConfig caching_config;  ///< as the scenario's environment says
     std::int64_t steps = 20;
     std::int64_t warmup_steps = 5;
-    double warmup_seconds = 0;  ///< at least so long, for clocks and power to settle
+    double warmup_seconds = 0;      ///< at least so long, for clocks and power to settle
     std::int64_t launch_steps = 5;  ///< on an idle device, whose launches are timed
     std::uint64_t seed = 1;
     std::optional<double> routing_skew;     ///< of the tokens' routing, where it is not the one that is planned for
@@ -70,6 +70,14 @@ struct ExecutionResult {
 
 /// Told what is going on, in words, for a user who waits.
 using Progress = std::function<void(const std::string&)>;
+
+/// `transformer_engine attn moe_router`, as measurements have it.
+inline std::string graphs_text(const types::CudaGraph& graph) {
+    std::string text(types::name_of(graph.cuda_graph_impl));
+    for (const types::CudaGraphModule module : graph.cuda_graph_modules)
+        text += " " + std::string(types::name_of(module));
+    return text;
+}
 
 }  // namespace stowage::executor
 

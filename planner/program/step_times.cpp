@@ -40,7 +40,7 @@ std::vector<Interval> together(std::vector<Interval> one, const std::vector<Inte
 const Operation* operation_of(const StepProgram& program, const TimelineEntry& entry) {
     const auto& issued = program.instances(entry.in_graph() ? RunStage::capture : RunStage::steady);
     const std::size_t number = entry.in_graph() ? entry.captured : entry.instance;
-    if (number >= issued.size()) return nullptr;
+    if (number >= issued.size() || entry.instance >= program.instances(RunStage::steady).size()) return nullptr;
     const auto& operations = program.bodies[index(issued[number].body)].operations;
     return entry.operation < operations.size() ? &operations[entry.operation] : nullptr;
 }

@@ -28,8 +28,8 @@ struct Part {
 };
 
 const Value* member(const Value& mapping, std::string_view key) {
-    const auto at = std::find_if(mapping.members.begin(), mapping.members.end(),
-                                 [&](const Member& one) { return one.key == key; });
+    const auto at =
+        std::find_if(mapping.members.begin(), mapping.members.end(), [&](const Member& one) { return one.key == key; });
     return at == mapping.members.end() ? nullptr : &at->value;
 }
 
@@ -182,9 +182,8 @@ private:
         const std::vector<Part> none{Part{}};
         for (const Part& slice : slices_.empty() ? none : slices_)
             for (const Part& variant : variants_.empty() ? none : variants_) {
-                const bool left_out =
-                    !slice.variants.empty() && std::find(slice.variants.begin(), slice.variants.end(), variant.name) ==
-                                                   slice.variants.end();
+                const bool left_out = !slice.variants.empty() && std::find(slice.variants.begin(), slice.variants.end(),
+                                                                           variant.name) == slice.variants.end();
                 if (!left_out) add_case(slice, variant);
             }
     }
@@ -208,8 +207,8 @@ private:
         } catch (const types::InputError& error) {
             const std::string text = error.what();
             if (!told_.insert(text).second) return;
-            problems_ += (problems_.empty() ? "" : "\n") + source_->name() + ": error: in " + in_quotes(one.name) +
-                         ":\n" + text;
+            problems_ +=
+                (problems_.empty() ? "" : "\n") + source_->name() + ": error: in " + in_quotes(one.name) + ":\n" + text;
             return;
         }
         one.loaded.scenario.name = one.name;

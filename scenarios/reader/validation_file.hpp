@@ -10,7 +10,8 @@
 //       - {name: 2x8192, model: {num_layers: 2, hidden_size: 8192}, variants: [nothing]}
 //     variants:
 //       - {name: nothing, policy: none}
-//       - {name: half, policy: megatron, offload: {offload_modules: [core_attn, attn_proj], activation_offload_fraction: 0.5}}
+//       - {name: half, policy: megatron, offload: {offload_modules: [core_attn, attn_proj],
+//       activation_offload_fraction: 0.5}}
 //
 // gives 4x2048/nothing, 4x2048/half and 2x8192/nothing. A slice and a variant may override any key of the scenario, in
 // its groups and with its names, the variant last.
@@ -30,9 +31,9 @@ namespace stowage::reader {
 
 /// How a configuration is run; what is absent is left to the verb's defaults.
 struct RunSettings {
-    std::optional<std::string> policy;     ///< none, megatron, stowage
-    std::optional<std::string> allocator;  ///< caching, planned
-    std::optional<std::int64_t> rank;      ///< pipeline rank
+    std::optional<std::string> policy;          ///< none, megatron, stowage
+    std::optional<std::string> allocator;       ///< caching, planned
+    std::optional<std::int64_t> rank;           ///< pipeline rank
     std::optional<types::Bytes> offload_bytes;  ///< of policy stowage: of one microbatch, as the next two
     std::optional<std::int64_t> reload_ahead;
     std::optional<std::int64_t> join_after;
