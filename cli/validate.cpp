@@ -25,6 +25,7 @@ struct ValidateOptions {
     MemoryTableOptions table;
     std::vector<std::string> inputs;
     bool run = false;
+    bool no_recording = false;
     ValidationRunOptions running;
     std::optional<std::string> shard;
     std::optional<std::string> time_limit;
@@ -94,6 +95,7 @@ void refuse_combinations(const ValidateOptions& options) {
     };
     of_run(options.time_limit.has_value(), "--time-limit");
     of_run(options.running.gemm_table.has_value(), "--gemm-table");
+    of_run(options.no_recording, "--no-recording");
 }
 
 ValidationInputs read_inputs(const ValidateOptions& options) {
@@ -119,7 +121,8 @@ std::string command_of(const ValidateOptions& options) {
 
 class Validation {
 public:
-    explicit Validation(const ValidateOptions& options) : options_(options) {
+    Validation(const ValidateOptions& options, SliceRecordings& recordings) : options_(options) {
+        sources_.recordings = &recordings;
         comparison_.date = options.date;
         comparison_.command = command_of(options);
         if (!options.hardware) return;
@@ -196,13 +199,16 @@ types::ExitCode verdict(const reports::Comparison& comparison) {
 
 types::ExitCode validate_runs(const ValidateOptions& options) {
     const ValidationInputs inputs = read_inputs(options);
-    Validation validation(options);
+    SliceRecordings recordings(options.running.out);
+    for (const std::string& file : inputs.recordings) recordings.add_file(file);
+    Validation validation(options, recordings);
     validation.set_bars(bars_of(options, inputs.bars));
     if (options.report) reports::OutputFile can_be_written(*options.report);
     ValidationRunOptions running = options.running;
     if (options.time_limit) running.time_limit = parse_seconds("--time-limit", *options.time_limit);
-    ValidationRunResult result =
-        options.run ? run_items(options.common, inputs.items, running) : find_measurements(inputs.items, running);
+    running.records = !options.no_recording;
+    ValidationRunResult result = options.run ? run_items(options.common, inputs.items, running, recordings)
+                                             : find_measurements(inputs.items, running);
     for (const MeasuredItem& item : inputs.measurements) validation.compare(item);
     predict_the_rest(inputs.items, result, validation);
     validation.add(std::move(result));
@@ -229,6 +235,7 @@ void add_running_options(CLI::App& verb, ValidateOptions& options) {
     verb.add_flag("--run", options.run, "run what has no measurement yet, on a GPU");
     verb.add_option("--out", options.running.out, "folder of the measurements; what is there is not run again")
         ->type_name("FOLDER");
+    verb.add_flag("--no-recording", options.no_recording, "record no slice: nothing is predicted from recordings");
     verb.add_option("--shard", options.shard, "only the i-th of n parts, all of a slice in one")->type_name("I/N");
     verb.add_option("--only", options.only, "only configurations with this in their names")->type_name("TEXT");
     verb.add_option("--time-limit", options.time_limit, "begin no configuration that would not fit")

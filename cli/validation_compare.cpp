@@ -5,8 +5,10 @@
 
 #include "executor/engine/memory_replay.hpp"
 #include "planner/memory/planned_memory.hpp"
+#include "planner/search/recording_use.hpp"
 #include "reports/document.hpp"
 #include "reports/measurement_reader.hpp"
+#include "scenarios/reader/scenario_reader.hpp"
 
 namespace stowage::cli {
 namespace {
@@ -58,8 +60,12 @@ std::map<std::string, Nanoseconds> label_times(const search::SliceOutcome& outco
     return labels;
 }
 
-Predicted predict_run(const Configuration& configuration) {
+/// `recording`: null where durations are the hardware file's.
+Predicted predict_run(const Configuration& configuration, const recording::Recording* recording) {
     search::Job job = search::prepare(configuration.scenario);
+    if (recording != nullptr)
+        search::apply_recording(job, *recording,
+                                reader::read_scenario_text("a recording (its scenario)", recording->scenario_text));
     auto outcome = search::evaluate_slice(job, configuration.choice, configuration.rank);
     if (!outcome)
         throw types::Error(types::ExitCode::no, "this policy stops with a chunk mismatch in its second iteration (H3)");
@@ -140,7 +146,7 @@ void add_replayed(ComparedRun& run, const Predicted& predicted, const recording:
         quantity("reserved_bytes_replayed", number(measurement.steady_peak_reserved), number(counts->peak_reserved)));
 }
 
-void add_memory(ComparedRun& run, const Predicted& predicted, const recording::Measurement* measurement) {
+void add_memory(ComparedRun& run, const Predicted& predicted, const recording::Measurement* measurement, bool replays) {
     const auto measured = [&](Bytes recording::Measurement::*bytes) -> std::optional<double> {
         if (measurement == nullptr) return std::nullopt;
         return number(measurement->*bytes);
@@ -150,7 +156,7 @@ void add_memory(ComparedRun& run, const Predicted& predicted, const recording::M
                                       number(predicted.allocated)));
     run.quantities.push_back(quantity("reserved_bytes_" + run.allocator, measured(&Measurement::steady_peak_reserved),
                                       number(predicted.reserved)));
-    if (measurement != nullptr && run.allocator == "caching") add_replayed(run, predicted, *measurement);
+    if (replays && measurement != nullptr && run.allocator == "caching") add_replayed(run, predicted, *measurement);
     std::optional<double> driver;
     if (measurement != nullptr && !measurement->memory.empty()) driver = number(measurement->memory.back().driver_used);
     run.quantities.push_back(quantity("driver_bytes", driver, number(predicted.driver)));
@@ -163,6 +169,33 @@ void add_labels(ComparedRun& run, const Predicted& predicted, const recording::P
     measured[kIdle] = profile.duration - profile.main_busy - profile.exposed_copy - profile.modelled_waits;
     for (const auto& [label, time] : predicted.labels)
         run.labels.push_back({label, microseconds(measured[label]), {microseconds(time), std::nullopt}});
+}
+
+/// The second column of what has one. What was walked with logged answers is the same whatever things take.
+void add_recorded(ComparedRun& run, ComparedRun recorded) {
+    const auto second = static_cast<std::size_t>(Column::recording);
+    for (ComparedQuantity& one : run.quantities) {
+        const ComparedQuantity* const other = recorded.find(one.name);
+        one.predicted[second] = other != nullptr ? other->predicted[0] : one.predicted[0];
+    }
+    for (std::size_t i = 0; i < std::min(run.labels.size(), recorded.labels.size()); ++i)
+        if (run.labels[i].label == recorded.labels[i].label)
+            run.labels[i].predicted[second] = recorded.labels[i].predicted[0];
+}
+
+/// Both columns of what the run has no measured side for, or has.
+void add_columns(ComparedRun& run, const Configuration& configuration, const recording::Measurement* measurement,
+                 const recording::Recording* recording) {
+    const auto add = [&](ComparedRun& column, const Predicted& predicted, bool replays) {
+        add_times(column, predicted, measurement);
+        add_memory(column, predicted, measurement, replays);
+        if (measurement != nullptr && measurement->profile) add_labels(column, predicted, *measurement->profile);
+    };
+    ComparedRun recorded = run;
+    add(run, predict_run(configuration, nullptr), true);
+    if (recording == nullptr) return;
+    add(recorded, predict_run(configuration, recording), false);
+    add_recorded(run, std::move(recorded));
 }
 
 Configuration on_machine(types::Scenario scenario, types::OffloadChoice choice, std::int64_t rank, bool planned,
@@ -196,11 +229,12 @@ reports::ComparedRun compare_measurement(const MeasuredItem& item, const Predict
                     measurement.graphs,
                     {},
                     {}};
-    const Predicted predicted = predict_run(
-        on_machine(ran.scenario, *ran.choice, measurement.pipeline_rank, measurement.allocator == "planned", sources));
-    add_times(run, predicted, &measurement);
-    add_memory(run, predicted, &measurement);
-    if (measurement.profile) add_labels(run, predicted, *measurement.profile);
+    const auto recording =
+        sources.recordings != nullptr ? sources.recordings->find(ran.scenario, measurement.pipeline_rank) : nullptr;
+    add_columns(
+        run,
+        on_machine(ran.scenario, *ran.choice, measurement.pipeline_rank, measurement.allocator == "planned", sources),
+        &measurement, recording.get());
     return run;
 }
 
@@ -215,10 +249,12 @@ reports::ComparedRun predict_only(const PreparedExecution& prepared, const std::
                     executor::graphs_text(request.scenario.cuda_graph),
                     {},
                     {}};
-    const Predicted predicted = predict_run(on_machine(request.scenario, request.choice, request.pipeline_rank,
-                                                       request.allocator == executor::AllocatorKind::planned, sources));
-    add_times(run, predicted, nullptr);
-    add_memory(run, predicted, nullptr);
+    const auto recording =
+        sources.recordings != nullptr ? sources.recordings->find(request.scenario, request.pipeline_rank) : nullptr;
+    add_columns(run,
+                on_machine(request.scenario, request.choice, request.pipeline_rank,
+                           request.allocator == executor::AllocatorKind::planned, sources),
+                nullptr, recording.get());
     return run;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cli/validation_inputs.hpp"
+#include "cli/validation_recording.hpp"
 #include "reports/comparison.hpp"
 #include "scenarios/types/hardware.hpp"
 
@@ -13,7 +14,8 @@ namespace stowage::cli {
 
 /// What predictions are made from, besides what a measurement says of itself.
 struct PredictionSources {
-    std::optional<types::Node> hardware;  ///< in place of the scenario's machine
+    std::optional<types::Node> hardware;    ///< in place of the scenario's machine
+    SliceRecordings* recordings = nullptr;  ///< null: there is no second column
 };
 
 /// The machine that a scenario is predicted on: `hardware`, with the scenario's links and sizes, since the delays that

@@ -12,6 +12,7 @@
 #include "reports/plan_json.hpp"
 #include "reports/scenario_json.hpp"
 #include "reports/version.hpp"
+#include "scenarios/recording/recording_file.hpp"
 
 namespace stowage::cli {
 namespace {
@@ -49,7 +50,7 @@ Json settings_json(const reader::RunSettings& settings) {
 
 /// The `schema` of a JSON file of ours; empty if it is none.
 std::string json_schema(const fs::path& path) {
-    for (const char* schema : {reports::kMeasurementSchema, reports::kPlanSchema}) {
+    for (const char* schema : {reports::kMeasurementSchema, reports::kPlanSchema, recording::kRecordingSchema}) {
         try {
             (void)reports::read_document(path, schema);
             return schema;
@@ -89,13 +90,22 @@ private:
         std::sort(files.begin(), files.end());
         for (const fs::path& file : files) {
             const std::string ending = file.extension().string();
-            if (ending == ".json" && json_schema(file) == reports::kMeasurementSchema) read_json(file);
+            if (ending == ".json") read_if_known(file);
             if ((ending == ".yaml" || ending == ".yml") && (reader::is_validation_file(file) || is_scenario_file(file)))
                 read(file);
         }
     }
 
+    void read_if_known(const fs::path& file) {
+        const std::string schema = json_schema(file);
+        if (schema == reports::kMeasurementSchema || schema == recording::kRecordingSchema) read_json(file);
+    }
+
     void read_json(const fs::path& file) {
+        if (json_schema(file) == recording::kRecordingSchema) {
+            inputs_.recordings.push_back(file.string());
+            return;
+        }
         if (json_schema(file) == reports::kPlanSchema) {
             used_settings_ = true;
             inputs_.items.push_back({file.stem().string(), planned_policy(file.string(), "validate"), settings_});

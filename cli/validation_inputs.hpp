@@ -36,6 +36,7 @@ struct MeasuredItem {
 struct ValidationInputs {
     std::vector<ValidationItem> items;
     std::vector<MeasuredItem> measurements;
+    std::vector<std::string> recordings;  ///< files
     std::vector<std::string> bars;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -144,8 +145,9 @@ private:
 
 class Runner {
 public:
-    Runner(const CommonOptions& common, const ValidationRunOptions& options, std::size_t items)
-        : common_(common), options_(options), items_(items), budget_(options.time_limit) {
+    Runner(const CommonOptions& common, const ValidationRunOptions& options, std::size_t items,
+           SliceRecordings& recordings)
+        : common_(common), options_(options), items_(items), recordings_(recordings), budget_(options.time_limit) {
         if (!options.out) return;
         std::error_code failed;
         fs::create_directories(*options.out, failed);
@@ -190,12 +192,33 @@ private:
         if (!budget_.fits(expected))
             return leave_out(item, fmt::format("would take {:.0f} s, which the time limit has not left", expected));
         set_up(prepared);
+        record(item, prepared, expected);
         const Clock::time_point start = Clock::now();
         executor::ExecutionResult result = gpu_.get().execute(prepared.request, [](const std::string&) {});
         const double seconds = since(start);
         budget_.took(prepared, expected, seconds);
         keep(item, prepared, std::move(result));
         say_of(item, fmt::format("{:.1f} s", seconds));
+    }
+
+    /// The slice, if it has no recording yet. That it fails is told; the configuration is run all the same.
+    void record(const ValidationItem& item, const PreparedExecution& prepared, double expected) {
+        const types::Scenario& scenario = prepared.request.scenario;
+        const std::int64_t rank = prepared.request.pipeline_rank;
+        const bool wanted = options_.records && !not_recorded_.contains(recording_key(scenario, rank));
+        if (!wanted || recordings_.find(scenario, rank) || !budget_.fits(2 * expected)) return;
+        const executor::ExecutionRequest request = recording_request(prepared.request);
+        const Clock::time_point start = Clock::now();
+        try {
+            recordings_.keep(scenario, rank,
+                             recording_of(request, gpu_.get().execute(request, [](const std::string&) {})));
+            say_of(item, fmt::format("{:.1f} s for the recording of its slice", since(start)));
+        } catch (const NoDeviceError&) {
+            throw;
+        } catch (const types::Error& error) {
+            not_recorded_.insert(recording_key(scenario, rank));
+            say_of(item, std::string("its slice could not be recorded: ") + first_line(error.what()));
+        }
     }
 
     void set_up(PreparedExecution& prepared) const {
@@ -225,6 +248,8 @@ private:
     const CommonOptions& common_;
     const ValidationRunOptions& options_;
     std::size_t items_;
+    SliceRecordings& recordings_;
+    std::set<std::string> not_recorded_;  ///< slices whose recording failed or did not fit
     std::size_t number_ = 0;
     TimeBudget budget_;
     LazyGpu gpu_;
@@ -260,8 +285,8 @@ ValidationRunResult find_measurements(const std::vector<ValidationItem>& items, 
 }
 
 ValidationRunResult run_items(const CommonOptions& common, const std::vector<ValidationItem>& items,
-                              const ValidationRunOptions& options) {
-    Runner runner(common, options, items.size());
+                              const ValidationRunOptions& options, SliceRecordings& recordings) {
+    Runner runner(common, options, items.size(), recordings);
     for (const ValidationItem& item : items) runner.run(item);
     return runner.take();
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cli/validation_inputs.hpp"
+#include "cli/validation_recording.hpp"
 #include "executor/engine/execution.hpp"
 #include "reports/comparison.hpp"
 
@@ -23,6 +24,7 @@ struct ValidationRunOptions {
     std::optional<std::string> out;         ///< folder of measurements
     std::optional<std::string> gemm_table;  ///< default: gemms.json in that folder
     std::optional<double> time_limit;       ///< seconds: no configuration is begun that would not fit
+    bool records = true;                    ///< each slice once, eager and with nothing offloaded
 };
 
 /// What became of the configurations.
@@ -46,6 +48,6 @@ ValidationRunResult find_measurements(const std::vector<ValidationItem>& items, 
 
 /// Throws: NoDeviceError where there is no library to run with; types::InputError if the folder cannot be written.
 ValidationRunResult run_items(const CommonOptions& common, const std::vector<ValidationItem>& items,
-                              const ValidationRunOptions& options);
+                              const ValidationRunOptions& options, SliceRecordings& recordings);
 
 }  // namespace stowage::cli
