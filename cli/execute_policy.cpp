@@ -19,9 +19,8 @@ constexpr const char* kOwnLayers =
 bool runs_here(const types::Scenario& scenario) { return scenario.implementation == types::Implementation::stowage; }
 
 /// What is left to the planner is told where it matters: policy stowage chooses for itself, and none leaves all.
-PolicyInput read_scenario(CommonOptions common, const std::string& path, const ExecutedPolicyOptions& options) {
+PolicyInput read_scenario(CommonOptions common, reader::LoadedScenario loaded, const ExecutedPolicyOptions& options) {
     common.quiet = common.quiet || (options.policy && options.policy != "megatron");
-    reader::LoadedScenario loaded = reader::load_scenario(path);
     if (!runs_here(loaded.scenario))
         throw types::InputError(loaded.where.describe("implementation", kOtherLayers, kOwnLayers));
     return own_policy(common, std::move(loaded));
@@ -98,7 +97,16 @@ void ExecutedPolicyOptions::add_to(CLI::App& verb) {
 
 ExecutedPolicy read_executed_policy(const CommonOptions& common, const std::string& input,
                                     const ExecutedPolicyOptions& options) {
-    PolicyInput read = reports::looks_like_json(input) ? read_plan(input) : read_scenario(common, input, options);
+    if (reports::looks_like_json(input)) return executed_policy(read_plan(input), options);
+    return executed_policy(common, reader::load_scenario(input), options);
+}
+
+ExecutedPolicy executed_policy(const CommonOptions& common, reader::LoadedScenario loaded,
+                               const ExecutedPolicyOptions& options) {
+    return executed_policy(read_scenario(common, std::move(loaded), options), options);
+}
+
+ExecutedPolicy executed_policy(PolicyInput read, const ExecutedPolicyOptions& options) {
     const std::string name = options.policy.value_or(default_policy(read.choice));
     refuse_options_of_another_policy(name, options);
     if (name != "stowage") read.choice.free.reset();

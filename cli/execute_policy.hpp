@@ -33,6 +33,11 @@ struct ExecutedPolicy {
 ExecutedPolicy read_executed_policy(const CommonOptions& common, const std::string& input,
                                     const ExecutedPolicyOptions& options);
 
+/// The same of a scenario that was read, and of a scenario with a choice.
+ExecutedPolicy executed_policy(const CommonOptions& common, reader::LoadedScenario loaded,
+                               const ExecutedPolicyOptions& options);
+ExecutedPolicy executed_policy(PolicyInput read, const ExecutedPolicyOptions& options);
+
 /// Policy stowage: what leaves on each pipeline rank. Groups of the scenario's modules, of all modules if it names
 /// none, from the first layer on until the bytes of one microbatch that the options ask for are reached, else the
 /// scenario's fraction. How far reloads run ahead and how soon copies are joined is found by simulation where the

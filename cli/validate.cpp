@@ -1,176 +1,304 @@
-#include <algorithm>
-#include <filesystem>
-#include <memory>
+#include <fmt/format.h>
 
-#include "cli/hardware_choice.hpp"
-#include "cli/verb.hpp"
-#include "planner/layers/inventory.hpp"
-#include "planner/layers/support.hpp"
-#include "planner/rules/legality.hpp"
-#include "planner/search/allocator_environment.hpp"
-#include "planner/search/job.hpp"
-#include "reports/validation.hpp"
-#include "scenarios/reader/recorded_memory.hpp"
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <set>
+
+#include "cli/inputs.hpp"
+#include "cli/outputs.hpp"
+#include "cli/validate_memory.hpp"
+#include "cli/validation_compare.hpp"
+#include "cli/validation_run.hpp"
+#include "reports/measurement_reader.hpp"
+#include "reports/output_file.hpp"
+#include "scenarios/reader/scenario_reader.hpp"
 
 namespace stowage::cli {
 namespace {
 
+constexpr std::int64_t kMostSteps = 100'000;
+constexpr std::int64_t kMost = 1'000'000;
+
 struct ValidateOptions {
     CommonOptions common;
-    std::string megatron_memory;
-    std::string job;
-    std::string gpu;
-
-    [[nodiscard]] bool asks_for(const reader::RecordedRun& run) const {
-        return run.name.find(job) != std::string::npos && (gpu.empty() || run.gpu == gpu);
-    }
+    MemoryTableOptions table;
+    std::vector<std::string> inputs;
+    bool run = false;
+    bool no_recording = false;
+    ValidationRunOptions running;
+    std::optional<std::string> shard;
+    std::optional<std::string> time_limit;
+    std::optional<std::string> only;
+    std::optional<std::string> hardware;
+    std::optional<std::string> report;
+    std::string date;
+    std::vector<std::string> bars;
+    reader::RunSettings settings;
+    std::optional<std::string> offload_bytes;
 };
 
-/// States that differ in a layer, a parameter or a number are one part.
-std::string part_of(const layers::StateBuffer& state) {
-    using What = layers::StateBuffer::What;
-    switch (state.what) {
-        case What::weights: return "weights";
-        case What::gradients: return "gradients";
-        case What::optimizer: return state.name.starts_with("main ") ? "main parameters" : "moments";
-        default: break;
+/// `2/5`: the second of five parts.
+struct Shard {
+    std::int64_t number = 1;
+    std::int64_t of = 1;
+};
+
+Shard parse_shard(const std::string& text) {
+    Shard shard;
+    const char* const end = text.data() + text.size();
+    const auto first = std::from_chars(text.data(), end, shard.number);
+    const bool slash = first.ec == std::errc{} && first.ptr != end && *first.ptr == '/';
+    const auto second = slash ? std::from_chars(first.ptr + 1, end, shard.of) : first;
+    const bool read = slash && second.ec == std::errc{} && second.ptr == end;
+    if (!read || shard.of < 1 || shard.number < 1 || shard.number > shard.of)
+        throw CommandLineError(fmt::format("--shard: found '{}', expected i/n with i from 1 to n", text));
+    return shard;
+}
+
+/// Slices go to the parts in turn, so that all configurations of one are in the same.
+std::vector<ValidationItem> part_of(std::vector<ValidationItem> items, const Shard& shard) {
+    std::vector<std::string> slices;
+    std::vector<ValidationItem> part;
+    for (ValidationItem& item : items) {
+        const std::string slice = slice_of(item.scenario());
+        auto at = std::find(slices.begin(), slices.end(), slice);
+        if (at == slices.end()) at = slices.insert(at, slice);
+        if ((at - slices.begin()) % shard.of == shard.number - 1) part.push_back(std::move(item));
     }
-    for (const char* family :
-         {"dummy gradient", "scalar", "last received input", "its gradient", "rotary angles", "rotary frequencies",
-          "YaRN cosine", "YaRN sine", "Transformer Engine grouped GEMM workspace", "cuBLAS workspace", "dispatcher's"})
-        if (state.name.starts_with(family)) return family;
-    return state.name;
+    return part;
 }
 
-/// Where graphs are captured before the first iteration no eager one comes before them, and no moments are there yet.
-types::Bytes peak_of(const layers::StageLayers& stage, const search::RankOutcome& rank) {
-    if (rank.graphs == 0 || stage.graphs.warmup_steps > 0) return rank.peak_allocated();
-    types::Bytes moments;
-    for (const layers::StateBuffer& state : stage.states)
-        if (state.when == layers::StateBuffer::When::first_optimizer_step && !state.on_host()) moments += state.bytes;
-    return std::max(rank.capture_peak_allocated - moments, rank.steady_peak_allocated);
+std::vector<reports::Bar> bars_of(const ValidateOptions& options, const std::vector<std::string>& of_files) {
+    std::vector<reports::Bar> bars;
+    const auto add = [&](const std::string& text, bool in_file) {
+        const auto bar = reports::parse_bar(text);
+        const std::string expected =
+            fmt::format("found '{}', expected as in hardware.step_time_us.mean=0.05 or recording.pairs.wrong=0", text);
+        if (!bar && in_file) throw types::InputError("bars: error: " + expected);
+        if (!bar) throw CommandLineError("--bar: " + expected);
+        bars.push_back(*bar);
+    };
+    for (const std::string& text : of_files) add(text, true);
+    for (const std::string& text : options.bars) add(text, false);
+    return bars;
 }
 
-reports::MemoryParts parts_of(const reader::RecordedRun& run, const layers::StageLayers& stage,
-                              const search::RankOutcome& rank) {
-    using When = layers::StateBuffer::When;
-    reports::MemoryParts parts{run.name, run.gpu, run.gpus, {}, rank.allocated_between_steps.count, {}, 0};
-    for (const layers::StateBuffer& state : stage.states) {
-        if (state.on_host() || state.when == When::construction || state.when == When::within_steps) continue;
-        const std::string what = part_of(state);
-        auto part = std::find_if(parts.between_steps.begin(), parts.between_steps.end(),
-                                 [&](const auto& one) { return one.what == what; });
-        if (part == parts.between_steps.end()) part = parts.between_steps.insert(part, {what, 0});
-        part->bytes += state.bytes.count;
-        parts.rounding -= state.bytes.count;
-    }
-    for (std::size_t script = 0; script < stage.scripts.size(); ++script) {
-        std::int64_t frames = 0;
-        for (const layers::ChunkLayers& chunk : stage.chunks)
-            frames += std::count(chunk.order.begin(), chunk.order.end(), script);
-        parts.layers.push_back({stage.scripts[script].name, frames, layers::saved_bytes(stage.scripts[script]).count});
-    }
-    parts.within_step = (peak_of(stage, rank) - rank.allocated_between_steps).count;
-    return parts;
+void refuse_combinations(const ValidateOptions& options) {
+    if (!options.table.table.empty() && (options.run || !options.inputs.empty()))
+        throw CommandLineError("validate: --megatron-memory reads a table of its own and takes no scenarios");
+    if (options.table.table.empty() && options.inputs.empty())
+        throw CommandLineError(
+            "validate: found neither SCENARIO, folder nor measurement to validate, nor --megatron-memory TABLE");
+    const auto of_run = [&](bool given, const char* option) {
+        if (given && !options.run) throw CommandLineError(std::string(option) + " is of --run");
+    };
+    of_run(options.time_limit.has_value(), "--time-limit");
+    of_run(options.running.gemm_table.has_value(), "--gemm-table");
+    of_run(options.no_recording, "--no-recording");
 }
 
-/// A message of the reader without its place, line, caret and hint.
-std::string first_line(const std::string& message) {
-    const std::string line = message.substr(0, message.find('\n'));
-    constexpr std::string_view kMark = "error: ";
-    const std::size_t mark = line.find(kMark);
-    return mark == std::string::npos ? line : line.substr(mark + kMark.size());
+ValidationInputs read_inputs(const ValidateOptions& options) {
+    reader::RunSettings settings = options.settings;
+    if (options.offload_bytes) settings.offload_bytes = parse_size("--offload-bytes", *options.offload_bytes);
+    ValidationInputs inputs = read_validation_inputs(options.inputs, settings);
+    if (options.only)
+        std::erase_if(inputs.items,
+                      [&](const ValidationItem& item) { return item.name.find(*options.only) == std::string::npos; });
+    if (options.shard) inputs.items = part_of(std::move(inputs.items), parse_shard(*options.shard));
+    return inputs;
 }
 
-/// What the job asks for and the model lacks.
-std::vector<std::string> missing_features(const reader::ImportedScenario& imported) {
-    std::vector<std::string> missing = imported.missing;
-    if (!missing.empty()) return missing;
-    for (const layers::Unsupported& one : layers::unsupported_features(imported.scenario))
-        missing.push_back(one.feature);
-    const auto allocator = search::allocator_environment(imported.scenario);
-    if (const auto* wrong = std::get_if<layers::Unsupported>(&allocator)) missing.push_back(wrong->feature);
-    return missing;
+/// What the command is, for the page that says how it was made.
+std::string command_of(const ValidateOptions& options) {
+    std::string command = "stowage validate";
+    if (options.run) command += " --run";
+    for (const std::string& input : options.inputs) command += " " + input;
+    if (options.running.out) command += " --out " + *options.running.out;
+    if (options.hardware) command += " --hardware " + *options.hardware;
+    return command;
 }
 
-class MemoryValidation {
+class Validation {
 public:
-    explicit MemoryValidation(const ValidateOptions& options) : shows_parts_(!options.job.empty()) {
-        validation_.table = options.megatron_memory;
+    Validation(const ValidateOptions& options, SliceRecordings& recordings) : options_(options) {
+        sources_.recordings = &recordings;
+        comparison_.date = options.date;
+        comparison_.command = command_of(options);
+        if (!options.hardware) return;
+        sources_.hardware = reader::read_hardware(*options.hardware);
+        comparison_.hardware = sources_.hardware->name;
     }
 
-    void add(const reader::RecordedRun& run) {
-        const auto machine = shipped_machine(run.gpu);
-        if (!machine) return refuse(run, {"GPUs of type " + run.gpu});
+    void add(ValidationRunResult result) {
+        for (const reports::LeftOutRun& run : result.failed) comparison_.failed.push_back(run);
+        for (const MeasuredItem& item : result.measured) compare(item);
+    }
+
+    void compare(const MeasuredItem& item) {
         try {
-            reader::ImportedScenario imported = reader::import_recorded(run, *machine);
-            std::vector<std::string> missing = missing_features(imported);
-            if (!missing.empty()) return refuse(run, std::move(missing));
-            predict(run, std::move(imported.scenario));
+            comparison_.runs.push_back(compare_measurement(item, sources_));
+            if (!comparison_.machine) comparison_.machine = machine_of(item);
+        } catch (const types::InputError&) {
+            throw;
         } catch (const types::Error& error) {
-            refuse(run, {first_line(error.what())});
+            comparison_.failed.push_back({item.name, error.what()});
         }
     }
 
-    [[nodiscard]] const reports::Validation& result() const { return validation_; }
+    /// Of what was not measured: its prediction, if there is one.
+    void predict(const ValidationItem& item, const reports::LeftOutRun& why) {
+        if (item.scenario().implementation != types::Implementation::stowage)
+            return comparison_.not_measured.push_back({item.name, "its layers are Megatron's, which do not run here"});
+        try {
+            comparison_.runs.push_back(
+                predict_only(prepare_item(options_.common, item).execution, item.name, sources_));
+            comparison_.not_measured.push_back(why);
+        } catch (const types::Error& error) {
+            const std::string message = error.what();
+            comparison_.failed.push_back({item.name, message.substr(0, message.find('\n'))});
+        }
+    }
+
+    void set_bars(std::vector<reports::Bar> bars) { comparison_.bars = std::move(bars); }
+    [[nodiscard]] const reports::Comparison& result() const { return comparison_; }
 
 private:
-    void refuse(const reader::RecordedRun& run, std::vector<std::string> missing) {
-        validation_.refused.push_back({run.name, run.gpu, run.gpus, std::move(missing)});
+    static std::optional<recording::Machine> machine_of(const MeasuredItem& item) {
+        return reports::read_measurement(item.document, item.file).machine;
     }
 
-    /// The logging rank is the last of the job, on the last pipeline rank.
-    void predict(const reader::RecordedRun& run, types::Scenario scenario) {
-        const types::OffloadChoice choice = rules::own_choice(scenario);
-        search::Job job = search::prepare(std::move(scenario));
-        search::Outcome outcome = search::evaluate(job, choice);
-        if (outcome.chunk_mismatch) {
-            // What was recorded did not stop: it ran before the change that made Megatron lose count of its chunks.
-            job.scenario.rules = types::RuleSet::core_0_18;
-            outcome = search::evaluate(job, choice);
-        }
-        if (outcome.ranks.empty()) return refuse(run, {"an offload policy that stops in the second iteration"});
-        const search::RankOutcome& rank = outcome.ranks.back();
-        row(run, "allocated_bytes", rank.allocated_between_steps, run.allocated);
-        row(run, "peak_allocated_bytes", peak_of(job.stages.back(), rank), run.peak_allocated);
-        if (shows_parts_) validation_.parts.push_back(parts_of(run, job.stages.back(), rank));
-    }
-
-    void row(const reader::RecordedRun& run, const std::string& quantity, types::Bytes predicted,
-             std::optional<std::int64_t> measured) {
-        if (measured) validation_.rows.push_back({run.name, run.gpu, run.gpus, quantity, predicted.count, *measured});
-    }
-
-    bool shows_parts_ = false;
-    reports::Validation validation_;
+    const ValidateOptions& options_;
+    PredictionSources sources_;
+    reports::Comparison comparison_;
 };
 
-types::ExitCode run_validate(const ValidateOptions& options) {
-    if (options.megatron_memory.empty())
-        throw CommandLineError("validate: --megatron-memory TABLE is required; validating scenarios needs a GPU");
-    MemoryValidation validation(options);
-    for (const reader::RecordedRun& run : reader::read_recorded_memory(options.megatron_memory))
-        if (options.asks_for(run)) validation.add(run);
+void predict_the_rest(const std::vector<ValidationItem>& items, const ValidationRunResult& result,
+                      Validation& validation) {
+    for (const reports::LeftOutRun& left : result.not_run) {
+        const auto item =
+            std::find_if(items.begin(), items.end(), [&](const ValidationItem& one) { return one.name == left.name; });
+        if (item != items.end()) validation.predict(*item, left);
+    }
+}
+
+void answer(const ValidateOptions& options, const reports::Comparison& comparison) {
+    if (options.report) reports::write_file(*options.report, reports::comparison_page(comparison));
+    if (options.report) say(options.common, "wrote " + *options.report);
     if (options.common.json)
-        print(reports::to_text(reports::validation_json(validation.result())));
+        print(reports::to_text(reports::comparison_json(comparison)));
     else if (!options.common.quiet)
-        print(reports::validation_text(validation.result()));
-    return types::ExitCode::yes;
+        print(reports::comparison_text(comparison));
+}
+
+types::ExitCode verdict(const reports::Comparison& comparison) {
+    const std::vector<reports::JudgedBar> bars = reports::judge(comparison);
+    const bool met = std::all_of(bars.begin(), bars.end(), [](const auto& judged) { return judged.met(); });
+    return met && comparison.failed.empty() ? types::ExitCode::yes : types::ExitCode::no;
+}
+
+types::ExitCode validate_runs(const ValidateOptions& options) {
+    const ValidationInputs inputs = read_inputs(options);
+    SliceRecordings recordings(options.running.out);
+    for (const std::string& file : inputs.recordings) recordings.add_file(file);
+    Validation validation(options, recordings);
+    validation.set_bars(bars_of(options, inputs.bars));
+    if (options.report) reports::OutputFile can_be_written(*options.report);
+    ValidationRunOptions running = options.running;
+    if (options.time_limit) running.time_limit = parse_seconds("--time-limit", *options.time_limit);
+    running.records = !options.no_recording;
+    ValidationRunResult result = options.run ? run_items(options.common, inputs.items, running, recordings)
+                                             : find_measurements(inputs.items, running);
+    for (const MeasuredItem& item : inputs.measurements) validation.compare(item);
+    predict_the_rest(inputs.items, result, validation);
+    validation.add(std::move(result));
+    answer(options, validation.result());
+    return verdict(validation.result());
+}
+
+types::ExitCode run_validate(const ValidateOptions& options) {
+    refuse_combinations(options);
+    if (!options.table.table.empty()) return validate_memory_table(options.common, options.table);
+    return validate_runs(options);
+}
+
+void add_memory_options(CLI::App& verb, ValidateOptions& options) {
+    verb.add_option("--megatron-memory", options.table.table,
+                    "jobs with their arguments and the memory that they recorded (YAML)")
+        ->type_name("TABLE");
+    verb.add_option("--job", options.table.job, "of the table: only jobs with this in their names, and their bytes")
+        ->type_name("TEXT");
+    verb.add_option("--gpu", options.table.gpu, "of the table: only runs on this type of GPU")->type_name("TYPE");
+}
+
+void add_running_options(CLI::App& verb, ValidateOptions& options) {
+    verb.add_flag("--run", options.run, "run what has no measurement yet, on a GPU");
+    verb.add_option("--out", options.running.out, "folder of the measurements; what is there is not run again")
+        ->type_name("FOLDER");
+    verb.add_flag("--no-recording", options.no_recording, "record no slice: nothing is predicted from recordings");
+    verb.add_option("--shard", options.shard, "only the i-th of n parts, all of a slice in one")->type_name("I/N");
+    verb.add_option("--only", options.only, "only configurations with this in their names")->type_name("TEXT");
+    verb.add_option("--time-limit", options.time_limit, "begin no configuration that would not fit")
+        ->type_name("SECONDS");
+    verb.add_option("--gemm-table", options.running.gemm_table,
+                    "algorithms of matrix products (gemms.json in the folder)")
+        ->type_name("FILE");
+}
+
+void add_judging_options(CLI::App& verb, ValidateOptions& options) {
+    verb.add_option("--hardware", options.hardware, "predict with this machine in place of the scenarios' own")
+        ->type_name("FILE");
+    verb.add_option("--bar", options.bars, "a limit, as hardware.step_time_us.mean=0.05; more than one may be given")
+        ->expected(1)
+        ->take_all()
+        ->type_name("BAR");
+    verb.add_option("--report", options.report, "write a page (Markdown) here")->type_name("FILE");
+    verb.add_option("--date", options.date, "that the page bears")->type_name("TEXT");
+}
+
+/// For scenarios and plans; as in `execute`.
+void add_settings(CLI::App& verb, ValidateOptions& options) {
+    reader::RunSettings& settings = options.settings;
+    verb.add_option("--policy", settings.policy, "of scenarios: megatron, stowage or none, as in execute")
+        ->check(CLI::IsMember({"megatron", "stowage", "none"}))
+        ->type_name("POLICY");
+    verb.add_option("--allocator", settings.allocator, "of scenarios: caching or planned")
+        ->check(CLI::IsMember({"caching", "planned"}))
+        ->type_name("KIND");
+    verb.add_option("--rank", settings.rank, "of scenarios: pipeline rank")
+        ->check(CLI::Range(std::int64_t{0}, kMost))
+        ->type_name("R");
+    verb.add_option("--offload-bytes", options.offload_bytes, "of scenarios, policy stowage: of one microbatch")
+        ->type_name("SIZE");
+    verb.add_option("--reload-ahead", settings.reload_ahead, "of scenarios, policy stowage")
+        ->check(CLI::Range(std::int64_t{1}, kMost))
+        ->type_name("N");
+    verb.add_option("--join-after", settings.join_after, "of scenarios, policy stowage")
+        ->check(CLI::Range(std::int64_t{1}, kMost))
+        ->type_name("N");
+    verb.add_option("--steps", settings.steps, "of scenarios: steps to time (3 to 20, some 1.5 s)")
+        ->check(CLI::Range(std::int64_t{1}, kMostSteps))
+        ->type_name("N");
+    verb.add_option("--warmup-seconds", settings.warmup_seconds, "of scenarios (1.25)")
+        ->check(CLI::Range(0.0, 3600.0))
+        ->type_name("SECONDS");
 }
 
 }  // namespace
 
 void add_validate_command(CLI::App& app, Run& chosen) {
     const auto options = std::make_shared<ValidateOptions>();
-    CLI::App* const verb =
-        add_verb(app, "validate", "Predictions beside measurements: device memory that Megatron-LM's jobs recorded.",
-                 "stowage validate --megatron-memory tests/data/megatron_recorded_memory.yaml", options->common);
-    verb->add_option("--megatron-memory", options->megatron_memory,
-                     "jobs with their arguments and the memory that they recorded (YAML)")
-        ->type_name("TABLE");
-    verb->add_option("--job", options->job, "only jobs with this in their names, and where their bytes lie")
-        ->type_name("TEXT");
-    verb->add_option("--gpu", options->gpu, "only runs on this type of GPU")->type_name("TYPE");
+    CLI::App* const verb = add_verb(
+        app, "validate", "Predictions beside measurements: of runs on a GPU, or of memory that Megatron-LM recorded.",
+        "stowage validate --run scenarios/validation --out measured --time-limit 600 --report validation.md\n"
+        "  stowage validate --megatron-memory tests/data/megatron_recorded_memory.yaml",
+        options->common);
+    verb->add_option("INPUT", options->inputs,
+                     "scenarios, plans, lists of configurations, measurements, or folders of them");
+    add_running_options(*verb, *options);
+    add_judging_options(*verb, *options);
+    add_settings(*verb, *options);
+    add_memory_options(*verb, *options);
     verb->callback([options, &chosen] { chosen = [options] { return run_validate(*options); }; });
 }
 

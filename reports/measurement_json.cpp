@@ -26,6 +26,21 @@ Json or_null(const std::optional<Value>& value) {
 
 std::string hexadecimal(std::uint64_t value) { return fmt::format("{:016x}", value); }
 
+/// Four answers a hexadecimal digit, the first one its highest bit; the last digit is filled up with zeros.
+std::string bits_text(const std::vector<bool>& bits) {
+    constexpr std::size_t kBitsOfDigit = 4;
+    std::string text((bits.size() + kBitsOfDigit - 1) / kBitsOfDigit, '0');
+    for (std::size_t digit = 0; digit < text.size(); ++digit) {
+        unsigned value = 0;
+        for (std::size_t bit = 0; bit < kBitsOfDigit; ++bit) {
+            const std::size_t at = digit * kBitsOfDigit + bit;
+            value = 2 * value + (at < bits.size() && bits[at] ? 1 : 0);
+        }
+        text[digit] = "0123456789abcdef"[value];
+    }
+    return text;
+}
+
 /// `times` is sorted and not empty.
 Json percentile(const std::vector<Nanoseconds>& times, std::size_t percent) {
     return file_microseconds(times[(times.size() * percent + 99) / 100 - 1]);
@@ -105,6 +120,7 @@ Json profile_json(const recording::Profile& profile) {
     return {{"duration_us", file_microseconds(profile.duration)},
             {"main_stream_busy_us", file_microseconds(profile.main_busy)},
             {"exposed_copy_us", file_microseconds(profile.exposed_copy)},
+            {"modelled_waits_us", file_microseconds(profile.modelled_waits)},
             {"device_to_host", copies_json(profile.device_to_host)},
             {"host_to_device", copies_json(profile.host_to_device)},
             {"dropped_records", profile.dropped_records},
@@ -187,6 +203,8 @@ Json measurement_json(const MeasuredRun& run) {
     json["peak_allocated_bytes"] = measurement.steady_peak_allocated.count;
     json["peak_reserved_bytes"] = measurement.steady_peak_reserved.count;
     json["allocator_answers"] = measurement.allocator_answers;
+    json["event_answers"] = {{"count", measurement.event_answers.size()},
+                             {"bits", bits_text(measurement.event_answers)}};
     json["pinned_bytes"] = measurement.pinned.count;
     json["pinned_placement"] = measurement.pinned_placement;
     json["graphs"] = {{"kind", measurement.graphs},

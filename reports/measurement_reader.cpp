@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <string_view>
 
 #include "reports/document.hpp"
 
@@ -71,6 +72,20 @@ public:
         const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
         if (digits.size() != kDigits || read.ptr != digits.data() + kDigits) fail("16 hexadecimal digits");
         return value;
+    }
+    /// Of text that bits_text wrote: four a hexadecimal digit.
+    [[nodiscard]] std::vector<bool> bits(std::int64_t count) const {
+        const std::string digits = text();
+        constexpr std::string_view kDigits = "0123456789abcdef";
+        if (static_cast<std::int64_t>(digits.size()) != count / 4 + (count % 4 != 0 ? 1 : 0))
+            fail(fmt::format("{} hexadecimal digits", count / 4 + (count % 4 != 0 ? 1 : 0)));
+        std::vector<bool> bits;
+        for (std::int64_t at = 0; at < count; ++at) {
+            const std::size_t value = kDigits.find(digits[static_cast<std::size_t>(at / 4)]);
+            if (value == std::string_view::npos) fail("hexadecimal digits");
+            bits.push_back((value >> (3 - at % 4) & 1) != 0);
+        }
+        return bits;
     }
 
 private:
@@ -143,6 +158,7 @@ std::optional<recording::Profile> profile_of(const Place& place) {
     profile.duration = place.at("duration_us").time();
     profile.main_busy = place.at("main_stream_busy_us").time();
     profile.exposed_copy = place.at("exposed_copy_us").time();
+    profile.modelled_waits = place.at("modelled_waits_us").time();
     profile.device_to_host = copies_of(place.at("device_to_host"));
     profile.host_to_device = copies_of(place.at("host_to_device"));
     profile.dropped_records = place.at("dropped_records").count();
@@ -166,6 +182,8 @@ void read_memory(const Place& top, Measurement& measurement) {
     measurement.steady_peak_allocated = bytes_of(top.at("peak_allocated_bytes"));
     measurement.steady_peak_reserved = bytes_of(top.at("peak_reserved_bytes"));
     measurement.allocator_answers = top.at("allocator_answers").count();
+    const Place answers = top.at("event_answers");
+    measurement.event_answers = answers.at("bits").bits(answers.at("count").count());
     measurement.pinned = bytes_of(top.at("pinned_bytes"));
     measurement.pinned_placement = top.at("pinned_placement").text();
 }

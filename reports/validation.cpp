@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "reports/table.hpp"
 #include "reports/units.hpp"
@@ -121,6 +122,7 @@ ErrorSummary summarize(std::vector<double> errors) {
         return static_cast<double>(end - errors.begin()) / static_cast<double>(count);
     };
     summary.rows = static_cast<std::int64_t>(count);
+    summary.mean = std::accumulate(errors.begin(), errors.end(), 0.0) / static_cast<double>(count);
     summary.median = (errors[(count - 1) / 2] + errors[count / 2]) / 2;
     summary.p90 = errors[(9 * count + 9) / 10 - 1];
     summary.max = errors.back();

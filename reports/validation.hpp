@@ -59,6 +59,7 @@ struct Validation {
 /// How far a set of predictions is off. Fractions of 1.
 struct ErrorSummary {
     std::int64_t rows = 0;
+    double mean = 0;    ///< of the absolute errors, as the others
     double median = 0;  ///< of the absolute errors: the middle one, or the mean of the two in the middle
     double p90 = 0;     ///< nearest rank: the smallest error that at least 90 % of the rows do not exceed
     double max = 0;

@@ -10,7 +10,7 @@ class RealGpuVerbs final : public GpuVerbs {
 public:
     executor::ExecutionResult execute(const executor::ExecutionRequest& request,
                                       const executor::Progress& progress) override {
-        executor::Execution execution(request, progress);
+        executor::Execution execution(request, progress, request.keep_pinned ? &kept_ : nullptr);
         execution.reach_steady();
         if (request.record)
             execution.record();
@@ -24,13 +24,18 @@ public:
         const auto bench = calibrate::make_device_bench();
         return calibrate::run_campaign(*bench, options, progress);
     }
+
+    void release() noexcept override { kept_ = {}; }
+
+private:
+    executor::PinnedBuffer kept_;  ///< empty unless a verb is under way that asked for it
 };
 
 }  // namespace
 }  // namespace stowage::cli
 
 extern "C" __attribute__((visibility("default"))) stowage::cli::GpuVerbs* stowage_gpu_verbs() {
-    static stowage::cli::RealGpuVerbs verbs;  // no state, no CUDA object
+    static stowage::cli::RealGpuVerbs verbs;  // holds nothing of CUDA between verbs
     return &verbs;
 }
 

@@ -19,6 +19,8 @@ public:
     /// Throws: DeviceError. Cost: most of a minute.
     virtual calibrate::Measurements measure(const calibrate::CampaignOptions& options,
                                             const executor::Progress& progress) = 0;
+    /// Gives back what executions were asked to keep. Does not throw.
+    virtual void release() noexcept {}
 };
 
 /// What the library exports, by this name: `extern "C" GpuVerbs* stowage_gpu_verbs()`; it lives as long as the library.

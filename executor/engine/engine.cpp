@@ -51,13 +51,6 @@ WorkloadOptions workload_options(const ExecutionRequest& request) {
 
 Nanoseconds since(Clock::time_point start) { return std::chrono::duration_cast<Nanoseconds>(Clock::now() - start); }
 
-std::string graphs_text(const types::CudaGraph& graph) {
-    std::string text(types::name_of(graph.cuda_graph_impl));
-    for (const types::CudaGraphModule module : graph.cuda_graph_modules)
-        text += " " + std::string(types::name_of(module));
-    return text;
-}
-
 layers::StageLayers layers_of(const ExecutionRequest& request) {
     layers::StageLayers stage = layers::build_stage(request.scenario, request.pipeline_rank);
     if (request.debug.extra_save) save_one_more(stage, *request.debug.extra_save);
@@ -78,7 +71,7 @@ std::int64_t gradient_bytes(const types::Scenario& scenario) { return scenario.o
 
 }  // namespace
 
-Execution::Execution(const ExecutionRequest& request, const Progress& progress)
+Execution::Execution(const ExecutionRequest& request, const Progress& progress, PinnedBuffer* kept)
     : request_(request),
       progress_(progress),
       stage_(layers_of(request)),
@@ -89,6 +82,7 @@ Execution::Execution(const ExecutionRequest& request, const Progress& progress)
       workload_(workload_options(request)),
       machine_(workload_, request.debug, request.allocator == AllocatorKind::caching),
       events_(machine_.streams()),
+      pinned_(kept != nullptr ? *kept : own_pinned_),
       parameters_(placed_parameters(stage_)) {
     if (request.debug.fences && request.allocator == AllocatorKind::planned)
         throw types::UnsupportedError("error: fences need the caching allocator\nhint: --allocator caching");
@@ -136,11 +130,19 @@ std::unique_ptr<StepMemory> Execution::make_memory() {
     return planned_memory(std::move(plan), reinterpret_cast<Address>(arena_.data()));
 }
 
+/// Memory that was kept may be larger than what is needed.
+void Execution::pin(Bytes needed) {
+    if (pinned_.size() >= needed) return;
+    const Bytes size = std::max(needed, request_.keep_pinned.value_or(Bytes{}));
+    say(fmt::format("pinning {:.2f} GiB of host memory", types::in_gib(size)));
+    pinned_ = {};  // before there is another
+    pinned_ = PinnedBuffer(size);
+}
+
 void Execution::take_memory() {
     memory_ = make_memory();
     PinnedLayout layout(lowered_.program, request_.allocator == AllocatorKind::caching);
-    if (layout.size() > Bytes{0}) say(fmt::format("pinning {:.2f} GiB of host memory", types::in_gib(layout.size())));
-    pinned_ = PinnedBuffer(layout.size());
+    pin(layout.size());
     result_.measurement.pinned = layout.size();
     result_.measurement.pinned_placement = pinned_.placement();
     interpreter_ = std::make_unique<Interpreter>(lowered_.program, machine_, *memory_, std::move(layout),
@@ -341,14 +343,14 @@ void Execution::time_steps() {
     note_memory(RunStage::steady);
     measurement.steady_peak_allocated = measurement.memory.back().peak_allocated;
     measurement.steady_peak_reserved = measurement.memory.back().peak_reserved;
+    for (const EventAnswer& answer : events_.answers()) measurement.event_answers.push_back(answer.done);
 }
 
 /// Each step on an idle device, so that the host never waits for it: steps of more than a thousand launches fill the
 /// stream's queue and are bounded from above only.
 void Execution::time_launches() {
-    constexpr int kSteps = 5;
     machine_.count_host_time(true);
-    for (int i = 0; i < kSteps; ++i) {
+    for (std::int64_t i = 0; i < request_.launch_steps; ++i) {
         workload_.begin_step(steps_run_++, machine_.main().get());
         machine_.synchronise_all();
         const Clock::time_point issued = Clock::now();

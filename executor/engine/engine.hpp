@@ -34,7 +34,8 @@ namespace stowage::executor {
 class Execution {
 public:
     /// Throws: DeviceError without a usable device; OutOfMemory; UnsupportedError for what cannot be executed.
-    Execution(const ExecutionRequest& request, const Progress& progress);
+    /// `kept`: pinned memory that outlives this, made larger where it is too small.
+    Execution(const ExecutionRequest& request, const Progress& progress, PinnedBuffer* kept = nullptr);
 
     /// A first iteration is recorded here, if the request asks for it; without steady steps to record, nothing follows.
     void reach_steady();
@@ -48,6 +49,7 @@ private:
     void describe();
     void prepare_calls();
     void take_memory();
+    void pin(Bytes needed);
     void set_up();
     void begin_training();
     void clear(layers::StowageState state);
@@ -85,7 +87,8 @@ private:
     CudaDeviceMemory device_memory_;
     CudaStreamEvents events_;
     DeviceBuffer arena_;
-    PinnedBuffer pinned_;
+    PinnedBuffer own_pinned_;
+    PinnedBuffer& pinned_;
     std::unique_ptr<StepMemory> memory_;
     std::unique_ptr<Interpreter> interpreter_;
     std::vector<PlacedParameter> parameters_;

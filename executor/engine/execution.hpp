@@ -48,13 +48,17 @@ struct ExecutionRequest {
     memory::AllocatorConfig caching_config;  ///< as the scenario's environment says
     std::int64_t steps = 20;
     std::int64_t warmup_steps = 5;
-    double warmup_seconds = 0;  ///< at least so long, for clocks and power to settle
+    double warmup_seconds = 0;      ///< at least so long, for clocks and power to settle
+    std::int64_t launch_steps = 5;  ///< on an idle device, whose launches are timed
     std::uint64_t seed = 1;
     std::optional<double> routing_skew;     ///< of the tokens' routing, where it is not the one that is planned for
     bool digest_every_step = false;         ///< gradients of every step count, not only those of the last
     bool profile = true;                    ///< one more step under CUPTI
     std::optional<RecordedSteps> record;    ///< for a recording
     std::optional<std::string> gemm_table;  ///< file: read if it is there, written if not
+    /// Pinned memory of at least that size is kept for executions that follow in this process: pinning takes 0.6 s a
+    /// GiB. Nothing: none is kept, and none that was is used.
+    std::optional<types::Bytes> keep_pinned;
     DebugModes debug;
 };
 
@@ -66,6 +70,14 @@ struct ExecutionResult {
 
 /// Told what is going on, in words, for a user who waits.
 using Progress = std::function<void(const std::string&)>;
+
+/// `transformer_engine attn moe_router`, as measurements have it.
+inline std::string graphs_text(const types::CudaGraph& graph) {
+    std::string text(types::name_of(graph.cuda_graph_impl));
+    for (const types::CudaGraphModule module : graph.cuda_graph_modules)
+        text += " " + std::string(types::name_of(module));
+    return text;
+}
 
 }  // namespace stowage::executor
 

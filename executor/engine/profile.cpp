@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "planner/program/step_times.hpp"
+
 namespace stowage::executor {
 namespace {
 
@@ -14,7 +16,6 @@ using program::Operation;
 using program::OperationKind;
 using program::Stream;
 using types::Nanoseconds;
-using Interval = std::pair<Nanoseconds, Nanoseconds>;
 
 // A body has fewer operations than 2^24, a stage fewer instances than 2^32; six bits above them number the step.
 constexpr unsigned kInstanceShift = 24;
@@ -80,35 +81,24 @@ std::vector<Run> runs_of(const program::StepProgram& program, const profiler::Co
 }
 
 bool is_copy(const Run& run) { return run.operation->kind == OperationKind::copy; }
-bool computes(const Run& run) {
-    return run.operation->kind == OperationKind::compute &&
-           (run.entry.stream == Stream::main || run.entry.stream == Stream::graph);
+
+/// From the first start to the last end.
+Nanoseconds duration_of(const std::vector<Run>& runs) {
+    if (runs.empty()) return Nanoseconds{0};
+    const auto begins = [](const Run& left, const Run& right) {
+        return left.times->first_start < right.times->first_start;
+    };
+    const auto ends = [](const Run& left, const Run& right) { return left.times->last_end < right.times->last_end; };
+    return std::max_element(runs.begin(), runs.end(), ends)->times->last_end -
+           std::min_element(runs.begin(), runs.end(), begins)->times->first_start;
 }
 
-std::vector<Interval> merged(std::vector<Interval> intervals) {
-    std::sort(intervals.begin(), intervals.end());
-    std::vector<Interval> result;
-    for (const Interval& one : intervals) {
-        if (result.empty() || one.first > result.back().second)
-            result.push_back(one);
-        else
-            result.back().second = std::max(result.back().second, one.second);
-    }
-    return result;
-}
-
-Nanoseconds length(const std::vector<Interval>& intervals) {
-    Nanoseconds sum{0};
-    for (const Interval& one : intervals) sum += one.second - one.first;
-    return sum;
-}
-
-template <class Wanted>
-std::vector<Interval> intervals_of(const std::vector<Run>& runs, Wanted wanted) {
-    std::vector<Interval> intervals;
-    for (const Run& run : runs)
-        if (wanted(run)) intervals.emplace_back(run.times->first_start, run.times->last_end);
-    return merged(std::move(intervals));
+program::StageTimeline timeline_of(const std::vector<Run>& runs) {
+    program::StageTimeline timeline;
+    for (const Run& run : runs) timeline.entries.push_back(run.entry);
+    std::stable_sort(timeline.entries.begin(), timeline.entries.end(),
+                     [](const auto& left, const auto& right) { return left.end < right.end; });
+    return timeline;
 }
 
 recording::CopyTime copies_of(const std::vector<Run>& runs, program::Direction direction) {
@@ -163,23 +153,17 @@ OperationId operation_of(OperationNumber number) {
 bool is_captured(OperationNumber number) { return (number & kCaptured) != 0; }
 
 program::StageTimeline timeline_of(const program::StepProgram& program, const profiler::CorrelatedTimes& times) {
-    program::StageTimeline timeline;
-    for (const Run& run : runs_of(program, times)) timeline.entries.push_back(run.entry);
-    std::stable_sort(timeline.entries.begin(), timeline.entries.end(),
-                     [](const auto& left, const auto& right) { return left.end < right.end; });
-    return timeline;
+    return timeline_of(runs_of(program, times));
 }
 
 recording::Profile profile_of(const program::StepProgram& program, const profiler::CorrelatedTimes& times) {
     const std::vector<Run> runs = runs_of(program, times);
     recording::Profile profile;
-    const std::vector<Interval> all = intervals_of(runs, [](const Run&) { return true; });
-    if (!all.empty()) profile.duration = all.back().second - all.front().first;
-    const std::vector<Interval> compute = intervals_of(runs, computes);
-    const std::vector<Interval> either =
-        intervals_of(runs, [](const Run& run) { return computes(run) || is_copy(run); });
-    profile.main_busy = length(compute);
-    profile.exposed_copy = length(either) - length(compute);
+    profile.duration = duration_of(runs);
+    const program::StepTimes step = program::step_times(program, timeline_of(runs));
+    profile.main_busy = step.main_busy;
+    profile.exposed_copy = step.exposed_copy;
+    profile.modelled_waits = step.modelled_waits;
     profile.device_to_host = copies_of(runs, program::Direction::device_to_host);
     profile.host_to_device = copies_of(runs, program::Direction::host_to_device);
     profile.labels = labels_of(program, runs);

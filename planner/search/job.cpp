@@ -210,6 +210,24 @@ TracedOutcome evaluate_traced(const Job& job, const OffloadChoice& choice) {
     return traced;
 }
 
+std::optional<SliceOutcome> evaluate_slice(const Job& job, const OffloadChoice& choice, std::int64_t pipeline_rank) {
+    const layers::StageLayers& stage = job.stages.at(static_cast<std::size_t>(pipeline_rank));
+    const program::Durations durations(job.scenario.hardware, job.scenario.parallel);
+    program::Lowered lowered =
+        program::lower(stage, job.scenario.microbatches(), choice, job.scenario.rules, durations);
+    if (lowered.chunk_mismatch) return std::nullopt;
+    simulator::SimulationOptions options;
+    options.allocator = job.allocator;
+    options.alone = options.trace = true;
+    simulator::Prediction prediction = simulator::simulate({&lowered.program}, machine_of(job.scenario), options);
+    SliceOutcome outcome;
+    outcome.rank = describe(stage, lowered, prediction.ranks.front());
+    outcome.timeline = std::move(prediction.ranks.front().timeline);
+    outcome.times = program::step_times(lowered.program, outcome.timeline);
+    outcome.program = std::move(lowered.program);
+    return outcome;
+}
+
 Bytes pinned_on_fullest_node(const Job& job, const Outcome& outcome) {
     return on_fullest_node(job, outcome, &RankOutcome::pinned_host);
 }

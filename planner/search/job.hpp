@@ -12,6 +12,7 @@
 #include "planner/memory/allocator_config.hpp"
 #include "planner/program/durations.hpp"
 #include "planner/program/lowering.hpp"
+#include "planner/program/step_times.hpp"
 #include "planner/simulator/simulator.hpp"
 #include "scenarios/types/offload_choice.hpp"
 #include "scenarios/types/scenario.hpp"
@@ -119,6 +120,17 @@ struct TracedOutcome {
     std::vector<program::StageTimeline> timelines;
 };
 TracedOutcome evaluate_traced(const Job& job, const OffloadChoice& choice);
+
+/// One pipeline rank as an executor runs it, alone on one GPU: no bubble, only the time of its own transfers.
+struct SliceOutcome {
+    RankOutcome rank;
+    program::StepProgram program;
+    program::StageTimeline timeline;  ///< of a steady step
+    program::StepTimes times;
+};
+/// Result: nothing if Megatron stops in the second iteration (H3). Cost: O(operations of the rank).
+/// Throws: std::out_of_range if the job has no such pipeline rank.
+std::optional<SliceOutcome> evaluate_slice(const Job& job, const OffloadChoice& choice, std::int64_t pipeline_rank);
 
 /// Pinned bytes on the node that holds most: every global rank takes what its pipeline rank takes.
 Bytes pinned_on_fullest_node(const Job& job, const Outcome& outcome);

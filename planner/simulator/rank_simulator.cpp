@@ -283,6 +283,7 @@ void RankSimulator::submit(const Operation& operation, Stream stream, std::uint6
             device_.copy(stream, operation.direction, operation.bytes.count, length, host_, tag);
             break;
         case OperationKind::peer_transfer: {
+            if (options_.alone) return device_.communicate(stream, length, host_, tag);
             PeerChannel* channel = channels_[program::index(operation.transfer)];
             STOWAGE_CHECK(channel != nullptr, "a transfer with a rank that is not there");
             device_.transfer(stream, *channel, program::sends(operation.transfer) ? 0 : 1, length, host_, tag);

@@ -36,6 +36,9 @@ struct SimulationOptions {
     std::optional<Bytes> stop_above_allocated;
     /// Threads that pipeline ranks are spread over; the result does not depend on it.
     int threads = 1;
+    /// The one rank that is simulated runs as an executor runs it on one GPU: a transfer with a neighbour takes its own
+    /// time and waits for nobody.
+    bool alone = false;
     /// Always the general way, also where a shorter one gives the same: for tests of that.
     bool plain = false;
 };

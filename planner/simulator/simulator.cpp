@@ -170,6 +170,7 @@ Prediction run_stages(const std::vector<const program::StepProgram*>& programs, 
 
 Prediction simulate(const std::vector<const program::StepProgram*>& programs, const types::Node& node,
                     const SimulationOptions& options) {
+    STOWAGE_CHECK(!options.alone || programs.size() == 1, "a rank that runs alone is the only one");
     const bool unshared = std::all_of(programs.begin(), programs.end(), [&](const program::StepProgram* program) {
         return UnsharedRank::handles(*program, node, options);
     });

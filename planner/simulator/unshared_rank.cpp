@@ -46,6 +46,7 @@ bool is_plain(const program::Operation& operation) {
 
 bool UnsharedRank::handles(const program::StepProgram& program, const types::Node& node,
                            const SimulationOptions& options) {
+    if (options.alone) return false;                         // transfers have no channel
     if (options.allocator.collects_garbage()) return false;  // which goes by how often the allocator was asked
     if (options.trace || node.host.launch_queue_depth > static_cast<std::int64_t>(UnsharedStreams::kHistory))
         return false;

@@ -8,6 +8,12 @@
 
 namespace stowage::reader {
 
+struct LoadedScenario;
+
+/// Fills in a scenario's defaults and checks what needs several values together.
+/// Throws: types::InputError with all errors so far.
+LoadedScenario finish_scenario(Gathered& gathered, ScenarioDraft& draft);
+
 /// Checks across values, once all were read and defaults are filled in. A check whose values could not be read is
 /// passed over, so that one mistake is reported once. `model` is the draft completed; `root` is its path: "model", or
 /// "" for a model file.

@@ -204,7 +204,7 @@ std::string ReadFields::reference(const Key& key, const FileKind& kind, const De
         fields.remark("from");
         describe(fields);
     };
-    describe_inside(key.name, *value, from != nullptr, with_from);
+    describe_inside(key.name, *value, overriding_ || from != nullptr, with_from);
     return stem;
 }
 

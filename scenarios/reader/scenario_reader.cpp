@@ -9,10 +9,8 @@
 #include "scenarios/reader/scalars.hpp"
 
 namespace stowage::reader {
-namespace {
 
-/// Fills in defaults and checks what needs several values together. Throws: types::InputError with all errors so far.
-LoadedScenario finish(Gathered& gathered, ScenarioDraft& draft) {
+LoadedScenario finish_scenario(Gathered& gathered, ScenarioDraft& draft) {
     draft.scenario.model = complete(draft.model);
     complete_layout(draft);
     check_model(gathered, draft.model, draft.scenario.model, "model");
@@ -21,15 +19,13 @@ LoadedScenario finish(Gathered& gathered, ScenarioDraft& draft) {
     return LoadedScenario{std::move(draft.scenario), std::move(gathered.where)};
 }
 
-}  // namespace
-
 LoadedScenario load_scenario(const std::filesystem::path& path) {
     Gathered gathered;
     ScenarioDraft draft;
     read_file(gathered, path.string(), kScenarioFile, "", nullptr,
               [&](Fields& fields) { describe_scenario(fields, draft); });
     draft.scenario.name = path.stem().string();
-    return finish(gathered, draft);
+    return finish_scenario(gathered, draft);
 }
 
 types::Scenario read_scenario_text(const std::string& name, const std::string& text) {
@@ -48,7 +44,7 @@ types::Scenario read_scenario_text(const std::string& name, const std::string& t
         if (root.kind != Value::Kind::invalid)  // else it was reported while parsing
             gathered.diagnostics.add(Location{source, root.at, {}}, "found " + found(root) + ", expected a scenario");
     }
-    return finish(gathered, draft).scenario;
+    return finish_scenario(gathered, draft).scenario;
 }
 
 types::Scenario read_scenario(const std::filesystem::path& path) { return load_scenario(path).scenario; }

@@ -71,7 +71,8 @@ struct CopyTime {
 struct Profile {
     Nanoseconds duration{0};  ///< from the first operation's start to the last one's end
     Nanoseconds main_busy{0};
-    Nanoseconds exposed_copy{0};  ///< main stream idle while a copy runs
+    Nanoseconds exposed_copy{0};    ///< a copy runs, and neither a kernel on the main stream nor a modelled wait
+    Nanoseconds modelled_waits{0};  ///< delays that stand for other ranks, while nothing computes
     CopyTime device_to_host;
     CopyTime host_to_device;
     std::int64_t dropped_records = 0;
@@ -119,6 +120,9 @@ struct Measurement {
     std::uint64_t run_digest = 0;     ///< over losses and gradients of all steps
     std::int64_t digested_steps = 0;
     std::int64_t allocator_answers = 0;  ///< event queries that the allocator asked
+    /// Those up to the end of the last timed step, in their order: whether the event was done. With them the memory of
+    /// every stage can be walked again and comes out the same.
+    std::vector<bool> event_answers;
     std::optional<Profile> profile;
 };
 

@@ -30,7 +30,8 @@ std::string_view environment(const char* name) {
 void write_down(const ExecutionRequest& request) {
     const std::string_view path = environment("STOWAGE_FAKE_REQUEST");
     if (path.empty()) return;
-    std::ofstream file{std::string(path), request.record ? std::ios::app : std::ios::trunc};  // a profile runs several
+    const bool appends = request.record || !environment("STOWAGE_FAKE_APPEND").empty();  // of several runs
+    std::ofstream file{std::string(path), appends ? std::ios::app : std::ios::trunc};
     if (request.record) file << "first " << request.record->first << "\nrecorded " << request.record->steady << "\n";
     file << "rank " << request.pipeline_rank << "\npolicy " << request.policy << "\nallocator "
          << types::name_of(request.allocator) << "\nexpandable_segments " << request.caching_config.expandable_segments
@@ -47,12 +48,14 @@ void write_down(const ExecutionRequest& request) {
         file << "layer " << layer << " " << request.choice.free->by_layer[layer].joined() << "\n";
 }
 
-void fail_if_asked() {
+void fail_if_asked(const ExecutionRequest& request) {
     const std::string_view kind = environment("STOWAGE_FAKE_ERROR");
     if (kind == "device") throw types::Error(types::ExitCode::device, "error: there is no device here");
     if (kind == "memory") throw executor::OutOfMemory("device memory", Bytes{3}, Bytes{1}, Bytes{2});
     if (kind == "unsupported") throw types::UnsupportedError("this version cannot execute that");
     if (kind == "input") throw types::InputError("table.json: error: cannot be read");
+    if (kind == "planned" && request.allocator == AllocatorKind::planned)
+        throw OutOfMemory("device memory", Bytes{3}, Bytes{1}, Bytes{2});
     if (kind == "bug") throw std::logic_error("something that cannot be");
 }
 
@@ -168,7 +171,7 @@ public:
     ExecutionResult execute(const ExecutionRequest& request, const executor::Progress& progress) override {
         progress("warming up");
         write_down(request);
-        fail_if_asked();
+        fail_if_asked(request);
         const layers::StageLayers stage = layers::build_stage(request.scenario, request.pipeline_rank);
         const program::Durations durations(request.scenario.hardware, request.scenario.parallel);
         const program::Lowered lowered =

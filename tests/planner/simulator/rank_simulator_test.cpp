@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <stdexcept>
 #include <vector>
 
 #include "planner/simulator/simulator.hpp"
@@ -189,6 +190,23 @@ TEST(RankSimulator, KeepsAMemoryTraceOnlyWhenAsked) {
     EXPECT_EQ(samples[1].time, types::SimTime{1us});  // the host frees while the kernel still runs
     EXPECT_EQ(samples[1].allocated, 0_B);
     EXPECT_EQ(samples[1].reserved, 32_MiB);
+}
+
+// As an executor runs a rank: what comes from the neighbour takes its own time and is waited for no longer.
+TEST(RankSimulator, RunsAloneWithoutNeighbours) {
+    const Operation receive{.kind = OperationKind::peer_transfer,
+                            .stream = Stream::receive_forward,
+                            .transfer = program::TransferKind::receive_forward,
+                            .duration = 30us};
+    const Operation wait{.kind = OperationKind::stream_wait, .stream = Stream::main, .other = Stream::receive_forward};
+    const auto program = hand_program({receive, wait, kernel(100us)});
+    SimulationOptions options;
+    options.alone = true;
+    EXPECT_EQ(simulate({&program}, quiet_node(), options).step_time, 130us);
+    options.trace = true;
+    EXPECT_EQ(starts(program, simulate({&program}, quiet_node(), options)),
+              (std::vector<Nanoseconds>{0us, -1ns, 30us}));
+    EXPECT_THROW(simulate({&program, &program}, quiet_node(), options), std::logic_error);
 }
 
 }  // namespace
