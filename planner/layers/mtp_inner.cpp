@@ -55,7 +55,10 @@ Kernel InnerLayer::renumbered(Kernel kernel) const {
             case Kind::tensor: number = index(slot(static_cast<Slot>(number))); break;
             case Kind::saved: number = index(saved_[number]); break;
             case Kind::parameter:
-            case Kind::gradient: number = parameters_[number]; break;
+            case Kind::gradient:
+            case Kind::fp8_weight:
+            case Kind::fp8_transposed_weight:
+            case Kind::fp8_weight_scales: number = parameters_[number]; break;
             case Kind::state: break;
         }
         operand.index = static_cast<std::uint16_t>(number);

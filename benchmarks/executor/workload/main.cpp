@@ -309,6 +309,11 @@ private:
 /// By what the command line asks for.
 std::vector<Line> lines_of(const std::string& group) {
     if (group == "experts") return moe_lines();
+    if (group == "attention") {
+        std::vector<Line> lines = attention_lines(32);
+        for (Line& line : attention_lines(8)) lines.push_back(std::move(line));
+        return lines;
+    }
     return group == "fp8" ? fp8_lines() : all_lines();
 }
 

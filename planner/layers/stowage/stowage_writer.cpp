@@ -69,9 +69,9 @@ ParameterIndex StowageWriter::split_parameter(std::string name, Shape shape) {
 }
 
 LinearWeights StowageWriter::linear(const std::string& name, std::int64_t columns, std::int64_t depth, bool bias) {
-    Parameter weight{name + ".weight", {columns, depth}, ParameterKind::dense, columns * depth * dim.tensor, fp8()};
-    script.parameter(std::move(weight));
-    LinearWeights linear{name, columns, depth, static_cast<ParameterIndex>(parameters_++), {}, fp8()};
+    Parameter weight{name + ".weight", {columns, depth}, ParameterKind::dense, columns * depth * dim.tensor};
+    weight.fp8_copy = fp8();
+    LinearWeights linear{name, columns, depth, declare(std::move(weight)), {}, fp8()};
     if (bias) linear.bias = split_parameter(name + ".bias", {columns});
     return linear;
 }
