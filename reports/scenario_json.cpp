@@ -153,6 +153,8 @@ Json model_json(const types::Model& model) {
     json["attention_dropout"] = model.attention_dropout;
     json["hidden_dropout"] = model.hidden_dropout;
     json["mtp_num_layers"] = model.mtp_num_layers;
+    if (model.mtp_loss_scaling_factor != types::Model{}.mtp_loss_scaling_factor)
+        json["mtp_loss_scaling_factor"] = model.mtp_loss_scaling_factor;
     add_attention(json, model);
     add_experts(json, model);
     add_mixers(json, model);

@@ -41,6 +41,7 @@ void write_tokens(const std::filesystem::path& path, const ExecutionRequest& req
 std::vector<int> moe_layers(const types::Model& model) {
     std::vector<int> layers;
     for (std::int64_t layer = 0; layer < model.num_layers; ++layer) layers.push_back(model.is_moe_layer(layer) ? 1 : 0);
+    if (model.mtp_num_layers > 0) layers.push_back(layers.back());  // the one of the prediction
     return layers;
 }
 
@@ -82,6 +83,7 @@ Json description(const ExecutionRequest& request, const DumpedStep& step) {
               {"microbatches", request.scenario.microbatches()},
               {"gradient_bytes", request.scenario.optimizer.grad_reduce_in_bf16 ? 2 : 4},
               {"losses", step.losses}};
+    if (model.mtp_num_layers > 0) json["prediction_scaling"] = model.mtp_loss_scaling_factor;
     if (model.multi_latent_attention) json["latent"] = latent_attention(model);
     if (model.has_experts()) json["experts"] = experts(request.scenario);
     for (const PlacedParameter& parameter : step.parameters)
@@ -100,7 +102,9 @@ void write_dump(const std::string& folder, const ExecutionRequest& request, cons
     const std::string text = description(request, step).dump(2) + "\n";
     write_file(path / "step.json", text.data(), text.size());
     write_tokens(path / "tokens.bin", request, 0);
-    write_tokens(path / "labels.bin", request, static_cast<std::uint64_t>(request.scenario.batch.micro_batch_size));
+    const auto next = static_cast<std::uint64_t>(request.scenario.batch.micro_batch_size);
+    write_tokens(path / "labels.bin", request, next);
+    if (request.scenario.model.mtp_num_layers > 0) write_tokens(path / "later_labels.bin", request, 2 * next);
     const std::int64_t element = request.scenario.optimizer.grad_reduce_in_bf16 ? 2 : 4;
     write_buffer(path / "parameters.bin", step.weights, 2 * (step.gradient_bytes.count / element));
     write_buffer(path / "gradients.bin", step.gradients, step.gradient_bytes.count);

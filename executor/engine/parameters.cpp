@@ -25,10 +25,12 @@ std::vector<PlacedParameter> placed_parameters(const layers::StageLayers& stage)
             const auto& parameters = stage.scripts[frames.order[frame]].parameters;
             const std::int64_t layer = frames.layer_numbers[frame];
             const std::string prefix = layer < 0 ? "" : "layers." + std::to_string(layer) + ".";
-            for (std::size_t i = 0; i < parameters.size(); ++i)
+            for (std::size_t i = 0; i < parameters.size(); ++i) {
+                if (parameters[i].shared) continue;
                 placed.push_back({prefix + parameters[i].name, parameters[i].shape,
                                   stage.parameter_places[chunk][frame].at(i), parameters[i].elements(),
                                   initial_of(parameters[i].name)});
+            }
         }
     }
     return placed;

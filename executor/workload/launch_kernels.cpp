@@ -49,12 +49,21 @@ struct Launch {
     [[nodiscard]] Operands operands(std::size_t expected) const { return {buffers, expected}; }
 };
 
+/// Rows of the first of so many equal parts.
+std::int64_t first_part(const CallSizes& sizes) { return sizes.rows / std::max<std::int64_t>(sizes.depths, 1); }
+
+kernels::LossScales loss_scales(const CallSizes& sizes) {
+    return {first_part(sizes), static_cast<float>(sizes.value), static_cast<float>(sizes.later_value)};
+}
+
 void load_tokens(const Launch& launch) {
     Operands operands = launch.operands(1);
-    // The next place of the same sequence is `batch` rows on.
-    const std::int64_t first = launch.sizes.shift ? std::max<std::int64_t>(launch.sizes.batch, 1) : 0;
-    kernels::load_tokens(operands.next<std::int32_t>(), launch.sizes.rows, launch.sizes.columns, first, launch.key,
-                         launch.stream);
+    const CallSizes& sizes = launch.sizes;
+    kernels::TokenPlaces places;
+    places.further = std::max<std::int64_t>(sizes.batch, 1);  // the next place of the same sequence
+    places.first = sizes.shift ? places.further : 0;
+    places.part = first_part(sizes);
+    kernels::load_tokens(operands.next<std::int32_t>(), sizes.rows, sizes.columns, places, launch.key, launch.stream);
 }
 
 void load_hidden(const Launch& launch) {
@@ -185,7 +194,8 @@ void cross_entropy_forward(const Launch& launch) {
     const auto* labels = operands.next<const std::int32_t>();
     auto* log_sum_exp = operands.next<float>();
     float* loss = operands.next<float>() + launch.key.microbatch;
-    kernels::cross_entropy_forward(logits, labels, log_sum_exp, loss, launch.extent(), launch.stream);
+    kernels::cross_entropy_forward(logits, labels, log_sum_exp, loss, launch.extent(), loss_scales(launch.sizes),
+                                   launch.stream);
 }
 
 void cross_entropy_backward(const Launch& launch) {
@@ -193,7 +203,7 @@ void cross_entropy_backward(const Launch& launch) {
     void* logits = operands.next();
     const auto* labels = operands.next<const std::int32_t>();
     kernels::cross_entropy_backward(logits, labels, operands.next<const float>(), launch.extent(),
-                                    static_cast<float>(launch.sizes.value), launch.stream);
+                                    loss_scales(launch.sizes), launch.stream);
 }
 
 void mean_square_forward(const Launch& launch) {
@@ -253,6 +263,9 @@ void require_supported(Call call, const CallSizes& sizes) {
     require_moe_supported(call, sizes);
     require_optimizer_supported(call, sizes);
     require_latent_pack_supported(call, sizes);
+    if (sizes.depths > 0 && sizes.rows % sizes.depths != 0) {
+        refuse(call, "the number of rows", sizes.rows, fmt::format("{} equal parts", sizes.depths));
+    }
     if (has_vector_rows(call) && sizes.columns % kernels::kVector != 0) {
         refuse(call, "the row length", sizes.columns, "multiples of 8");
     }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 
 #include "executor/workload/kernels/moe.hpp"
 #include "scenarios/types/check.hpp"
@@ -158,9 +159,19 @@ void repeat_rows(const Launch& launch) {
 void keep_rows(const Launch& launch) {
     launch.expect(2);
     const std::int64_t bytes = launch.sizes.rows * launch.sizes.columns * types::size_of(types::DataType::bf16);
+    const std::byte* from = launch.at<const std::byte>(0) + (launch.sizes.shift ? bytes : 0);
     // What goes wrong stays as the last error, as after a kernel.
-    cudaMemcpyAsync(launch.at(1), launch.at(0), static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice,
-                    launch.stream);
+    cudaMemcpyAsync(launch.at(1), from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToDevice, launch.stream);
+}
+
+void join_columns(const Launch& launch) {
+    launch.expect(3);
+    kernels::join_columns(launch.at(0), launch.at(1), launch.at(2), launch.extent(), launch.stream);
+}
+
+void split_columns(const Launch& launch) {
+    launch.expect(3);
+    kernels::split_columns(launch.at(0), launch.at(1), launch.at(2), launch.extent(), launch.stream);
 }
 
 void add(const Launch& launch) {
@@ -220,6 +231,8 @@ bool is_moe(Call call) {
         case Call::weighted_activation_backward:
         case Call::repeat_rows:
         case Call::keep_rows:
+        case Call::join_columns:
+        case Call::split_columns:
         case Call::add: return true;
         default: return has_choices(call);
     }
@@ -255,6 +268,8 @@ void launch_moe(const CallShape& shape, std::span<void* const> buffers, cudaStre
         case Call::weighted_activation_backward: return weighted_activation_backward(launch);
         case Call::repeat_rows: return repeat_rows(launch);
         case Call::keep_rows: return keep_rows(launch);
+        case Call::join_columns: return join_columns(launch);
+        case Call::split_columns: return split_columns(launch);
         case Call::add: return add(launch);
         default: break;
     }

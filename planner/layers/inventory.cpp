@@ -51,7 +51,8 @@ std::int64_t rank_parameters(const StageLayers& stage) {
     std::int64_t total = 0;
     for (const ChunkLayers& chunk : stage.chunks)
         for (std::size_t script : chunk.order)
-            for (const Parameter& parameter : stage.scripts[script].parameters) total += parameter.elements();
+            for (const Parameter& parameter : stage.scripts[script].parameters)
+                total += parameter.shared ? 0 : parameter.elements();
     return total;
 }
 

@@ -5,7 +5,7 @@
 namespace stowage::layers {
 
 std::string_view name_of(Call call) {
-    static constexpr std::array<std::string_view, 46> kNames{"none",
+    static constexpr std::array<std::string_view, 48> kNames{"none",
                                                              "load_tokens",
                                                              "load_hidden",
                                                              "embedding_forward",
@@ -46,6 +46,8 @@ std::string_view name_of(Call call) {
                                                              "grouped_linear_weight_gradient",
                                                              "repeat_rows",
                                                              "keep_rows",
+                                                             "join_columns",
+                                                             "split_columns",
                                                              "add",
                                                              "gradient_norm",
                                                              "adam_update",

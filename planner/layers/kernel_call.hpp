@@ -20,7 +20,7 @@ namespace stowage::layers {
 enum class Call : std::uint8_t {
     none,
     load_tokens,         ///< out tokens int32[rows]: pseudo-random below `columns`, by step and microbatch; labels: 1
-                         ///< more behind (`shift`)
+                         ///< more behind (`shift`), in each part of the rows (`depths`) one more than in the one before
     load_hidden,         ///< out x[rows, columns]: pseudo-random, by step and microbatch
     embedding_forward,   ///< tokens, table[columns_of_table = depth, columns], out y[rows, columns]
     embedding_backward,  ///< tokens, dy[rows, columns], inout table gradient; deterministic
@@ -40,7 +40,8 @@ enum class Call : std::uint8_t {
     activation_forward,   ///< g[rows, 2 columns] (SwiGLU: gate, then value) or [rows, columns] (GELU), out a[rows,
                           ///< columns]
     activation_backward,  ///< g, da[rows, columns], out dg (as g), out a[rows, columns], computed again
-    cross_entropy_forward,   ///< logits[rows, columns], labels, out log-sum-exp fp32[rows], out losses fp32[microbatch]
+    cross_entropy_forward,  ///< logits[rows, columns], labels, out log-sum-exp fp32[rows], out losses fp32[microbatch]:
+                            ///< the sum over rows, those of the first part times `value`, others times `later_value`
     cross_entropy_backward,  ///< inout logits, becoming their gradient; labels, log-sum-exp
     mean_square_forward,     ///< y[rows, columns], out losses fp32[microbatch], workspace fp32[norm_partials(rows)]
     mean_square_backward,    ///< y, out dy
@@ -80,7 +81,9 @@ enum class Call : std::uint8_t {
     grouped_linear_weight_gradient,  ///< dy, a, inout weight gradient[experts, columns, depth], workspace
     repeat_rows,    ///< x[rows, columns], out y[batch rows, columns]: what `batch` ranks that each hold x would gather
     keep_rows,      ///< x[batch rows, columns], out y[rows, columns]: the first ones, what of a sum over ranks is this
-                    ///< one's
+                    ///< one's; with `shift` those behind them
+    join_columns,   ///< a[rows, columns], b[rows, columns], out y[rows, 2 columns]: row by row a's columns, then b's
+    split_columns,  ///< y, out a, out b: the other way round
     add,            ///< inout x[rows, columns], y: x += y
     gradient_norm,  ///< gradient[rows], inout fp32[2]: its length, and the factor that clips it to `value`; workspace
                     ///< fp32[norm_partials(rows)]
@@ -139,11 +142,14 @@ struct CallSizes {
     std::int64_t rope_size = 0;   ///< latent_pack: columns of a head that are turned
     std::int64_t experts = 0;     ///< of the model; of this rank in grouped_linear and exchange_rows
     std::int64_t topk = 0;
+    std::int64_t depths = 0;  ///< load_tokens, cross_entropy: the rows are so many equal parts, the model's and those
+                              ///< of predictions one token further on each; 0: one
     std::int64_t router_groups =
         0;  ///< router: experts lie in so many groups, of which `router_topk_groups` count; 0: one
     std::int64_t router_topk_groups = 0;
     std::int64_t workspace_bytes = 0;  ///< of the last operand, where it is a workspace
-    double value = 0;                  ///< epsilon of a norm; scale of attention, a loss's gradient or routing weights
+    double value = 0;                  ///< epsilon of a norm; scale of attention, a loss or routing weights
+    double later_value = 0;            ///< cross_entropy: `value` of the rows behind the first part
     bool layer_norm = false;           ///< with mean and bias; otherwise RMSNorm
     bool gated = false;                ///< SwiGLU, otherwise GELU
     bool has_bias = false;             ///< linear_forward
@@ -154,7 +160,7 @@ struct CallSizes {
     bool softmax_first = false;  ///< router: a softmax over all experts, times `value`
     bool forward = false;        ///< exchange_rows: to the experts
     bool fp32_result = false;    ///< linear_forward: y is fp32
-    bool shift = false;          ///< load_tokens: labels, the next token of each place
+    bool shift = false;          ///< load_tokens: labels, the next token of each place; keep_rows: the second rows
     types::DataType gradient_type = types::DataType::bf16;  ///< of weight gradients, which are added to
     friend bool operator==(const CallSizes&, const CallSizes&) = default;
 };

@@ -109,7 +109,10 @@ void ScriptBuilder::boundary(std::vector<std::int64_t> input_shape, std::vector<
     script_.tensors[index(kGradOutput)] = {"grad_output", std::move(output_shape), type, false};
 }
 
-void ScriptBuilder::parameter(Parameter parameter) { script_.parameters.push_back(std::move(parameter)); }
+std::size_t ScriptBuilder::parameter(Parameter parameter) {
+    script_.parameters.push_back(std::move(parameter));
+    return script_.parameters.size() - 1;
+}
 
 void ScriptBuilder::begin_forward(Part part) {
     steps_ = &script_.forward;

@@ -234,6 +234,7 @@ struct Parameter {
     /// Elements of this tensor over all tensor- and expert-parallel ranks, each element counted once, before vocabulary
     /// padding: what a model's published parameter count adds up. 0 for a copy of a parameter that lives elsewhere.
     std::int64_t model_elements = 0;
+    bool shared = false;  ///< lies where the parameter of this name of an earlier script lies: the rank has it once
 
     [[nodiscard]] std::int64_t elements() const;
 };
@@ -297,7 +298,8 @@ public:
     Slot persistent(std::string name, std::vector<std::int64_t> shape, DataType type = DataType::bf16);
     /// Sets the shapes of kInput and kGradOutput.
     void boundary(std::vector<std::int64_t> input_shape, std::vector<std::int64_t> output_shape, DataType type);
-    void parameter(Parameter parameter);
+    /// Returns its number among the script's.
+    std::size_t parameter(Parameter parameter);
 
     void begin_forward(Part part);
     void begin_backward(Part part);

@@ -2,9 +2,8 @@
 
 namespace stowage::layers {
 
-InnerLayer::InnerLayer(Writer& writer, const LayerScript& layer, const std::string& prefix, Ends ends)
-    : writer_(writer), layer_(layer), ends_(ends), slots_{ends.input, ends.grad_output}, saved_(layer.saved.size()) {
-    ScriptBuilder& script = writer.script;
+InnerLayer::InnerLayer(ScriptBuilder& script, const LayerScript& layer, const std::string& prefix, Ends ends)
+    : script_(script), layer_(layer), ends_(ends), slots_{ends.input, ends.grad_output}, saved_(layer.saved.size()) {
     for (std::size_t i = slots_.size(); i < layer.tensors.size(); ++i) {
         const Tensor& tensor = layer.tensors[i];
         if (tensor.parameter)
@@ -16,7 +15,7 @@ InnerLayer::InnerLayer(Writer& writer, const LayerScript& layer, const std::stri
     }
     for (Parameter parameter : layer.parameters) {
         parameter.name = prefix + parameter.name;
-        script.parameter(std::move(parameter));
+        parameters_.push_back(script.parameter(std::move(parameter)));
     }
 }
 
@@ -31,47 +30,62 @@ Slot InnerLayer::slot(Slot inner) const {
 
 void InnerLayer::run(const std::vector<Step>& steps, bool forward) {
     const GraphEdges& edges = forward ? layer_.forward_edges : layer_.backward_edges;
-    writer_.script.edge(forward ? GraphEdge::begin : GraphEdge::end);
+    script_.edge(forward ? GraphEdge::begin : GraphEdge::end);
     for (std::size_t i = 0; i < steps.size(); ++i) {
         note_edges(edges, i);
-        writer_.script.part(steps[i].part);
-        writer_.script.phase(steps[i].phase);
+        script_.part(steps[i].part);
+        script_.phase(steps[i].phase);
         run_step(steps[i], forward);
     }
     note_edges(edges, steps.size());
-    writer_.script.edge(forward ? GraphEdge::end : GraphEdge::begin);
+    script_.edge(forward ? GraphEdge::end : GraphEdge::begin);
 }
 
 /// What the layer noted in front of its step `number`.
 void InnerLayer::note_edges(const GraphEdges& edges, std::size_t number) {
     for (std::size_t i = 0; i < edges.size(); ++i)
-        if (edges[i] == number) writer_.script.edge(static_cast<GraphEdge>(i));
+        if (edges[i] == number) script_.edge(static_cast<GraphEdge>(i));
+}
+
+Kernel InnerLayer::renumbered(Kernel kernel) const {
+    using Kind = CallOperand::Kind;
+    for (CallOperand& operand : kernel.call.operands) {
+        std::size_t number = operand.index;
+        switch (operand.kind) {
+            case Kind::tensor: number = index(slot(static_cast<Slot>(number))); break;
+            case Kind::saved: number = index(saved_[number]); break;
+            case Kind::parameter:
+            case Kind::gradient: number = parameters_[number]; break;
+            case Kind::state: break;
+        }
+        operand.index = static_cast<std::uint16_t>(number);
+    }
+    return kernel;
 }
 
 void InnerLayer::run_step(const Step& step, bool forward) {
-    ScriptBuilder& script = writer_.script;
     switch (step.kind) {
-        case StepKind::allocate: return script.allocate(slot(step.slot));
-        case StepKind::drop: return script.drop(slot(step.slot));
-        case StepKind::kernel: return script.kernel(layer_.kernels[step.detail]);
-        case StepKind::collective: return script.collective(layer_.collectives[step.detail]);
-        case StepKind::join_collectives: return script.join_collectives();
-        case StepKind::host_sync: return script.host_sync();
-        case StepKind::start: return script.start(step.module);
+        case StepKind::allocate: return script_.allocate(slot(step.slot));
+        case StepKind::drop: return script_.drop(slot(step.slot));
+        case StepKind::kernel: return script_.kernel(renumbered(layer_.kernels[step.detail]));
+        case StepKind::collective: return script_.collective(layer_.collectives[step.detail]);
+        case StepKind::join_collectives: return script_.join_collectives();
+        case StepKind::host_sync: return script_.host_sync();
+        case StepKind::start: return script_.start(step.module);
         case StepKind::commit: {
             std::vector<Slot> released;
             if (forward)
                 for (const Slot inner : layer_.releases[step.detail]) released.push_back(slot(inner));
-            return script.commit(step.module, std::move(released));
+            return script_.commit(step.module, std::move(released));
         }
         case StepKind::save: {
             const SavedTensor& saved = layer_.saved[index(step.saved)];
             saved_[index(step.saved)] =
-                script.save_view(saved.name, slot(saved.tensor), saved.group, saved.shape, saved.form);
+                script_.save_view(saved.name, slot(saved.tensor), saved.group, saved.shape, saved.form);
             return;
         }
-        case StepKind::read: return script.read(saved_[index(step.saved)]);
-        case StepKind::forget: return script.forget(saved_[index(step.saved)]);
+        case StepKind::read: return script_.read(saved_[index(step.saved)]);
+        case StepKind::forget: return script_.forget(saved_[index(step.saved)]);
     }
 }
 
@@ -85,7 +99,8 @@ InnerLayers::InnerLayers(Writer& writer, const std::vector<LayerScript>& layers,
             own.output = writer.script.tensor("inner." + number + ".output", shape);
             own.grad_output = writer.script.tensor("inner." + number + ".output_gradient", shape);
         }
-        layers_.emplace_back(writer, layers[i], layers.size() == 1 ? prefix : prefix + "layers." + number + ".", own);
+        layers_.emplace_back(writer.script, layers[i], layers.size() == 1 ? prefix : prefix + "layers." + number + ".",
+                             own);
         ends.input = own.output;
         ends.grad_input = own.grad_output;
     }

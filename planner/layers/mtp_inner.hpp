@@ -18,8 +18,9 @@ public:
         Slot grad_input{};
     };
 
-    /// Declares the layer's tensors and parameters; `prefix` goes before the names of the latter.
-    InnerLayer(Writer& writer, const LayerScript& layer, const std::string& prefix, Ends ends);
+    /// Declares the layer's tensors and parameters; `prefix` goes before the names of the latter. Keeps references to
+    /// builder and layer.
+    InnerLayer(ScriptBuilder& script, const LayerScript& layer, const std::string& prefix, Ends ends);
 
     /// Allocates `output` and drops `input`.
     void forward();
@@ -31,12 +32,15 @@ private:
     void run(const std::vector<Step>& steps, bool forward);
     void note_edges(const GraphEdges& edges, std::size_t number);
     void run_step(const Step& step, bool forward);
+    /// With the numbers that the operands have in the other script.
+    [[nodiscard]] Kernel renumbered(Kernel kernel) const;
 
-    Writer& writer_;
+    ScriptBuilder& script_;
     const LayerScript& layer_;
     Ends ends_;
     std::vector<Slot> slots_;
     std::vector<SavedIndex> saved_;
+    std::vector<std::size_t> parameters_;
 };
 
 /// Layers one after the other between two ends.

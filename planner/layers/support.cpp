@@ -525,6 +525,7 @@ std::vector<Unsupported> unsupported_features(const Scenario& scenario) {
     check_size(scenario, missing);
     if (scenario.implementation == types::Implementation::stowage) {
         check_stowage_layers(scenario, missing);
+        check_mtp(scenario, missing);
         check_full_recomputation(scenario, missing);
         check_graphs(scenario, missing);
         return missing.take();

@@ -12,6 +12,7 @@ constexpr IntegerRange kWidth{1, 10'000'000};
 constexpr IntegerRange kHeads{1, 100'000};
 constexpr IntegerRange kVocabulary{0, 1'000'000'000};
 constexpr NumberRange kProbability{0, 1};
+constexpr NumberRange kLossScaling{0, 1e6};
 
 void describe_sizes(Fields& fields, types::Model& model) {
     fields.count({"num_layers", "transformer layers", true}, model.num_layers, kLayers);
@@ -71,7 +72,8 @@ void describe_options(Fields& fields, types::Model& model) {
     fields.number({"hidden_dropout", "probability"}, model.hidden_dropout, kProbability);
     fields.count_or_none({"mtp_num_layers", "multi-token-prediction layers after the last one; null: none"},
                          model.mtp_num_layers, IntegerRange{0, 1000});
-    fields.refused("mtp_loss_scaling_factor", "leave it out: it weighs a loss and costs nothing");
+    fields.number({"mtp_loss_scaling_factor", "of the loss of multi-token prediction beside the model's"},
+                  model.mtp_loss_scaling_factor, kLossScaling);
 }
 
 }  // namespace

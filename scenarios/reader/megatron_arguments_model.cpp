@@ -221,6 +221,8 @@ void import_model(Arguments& arguments, ScenarioDraft& draft) {
     import_window(arguments, draft.model);
     import_experts(arguments, draft.model);
     arguments.count("mtp_num_layers", "model.mtp_num_layers", model.mtp_num_layers, IntegerRange{0, 1000});
+    arguments.number("mtp_loss_scaling_factor", "model.mtp_loss_scaling_factor", model.mtp_loss_scaling_factor,
+                     NumberRange{0, 1e6});
 }
 
 }  // namespace stowage::reader

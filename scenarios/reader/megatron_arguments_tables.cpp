@@ -229,7 +229,6 @@ constexpr std::string_view kIgnored[] = {
     "activation_func_clamp_value",
     "glu_linear_offset",
     "squared_softmax",
-    "mtp_loss_scaling_factor",
     "cache_mla_latents",
     "moe_router_topk_limited_devices",
     "moe_router_bias_update_rate",

@@ -175,6 +175,7 @@ void write_mixers(Group& group, const types::Model& model) {
     group.unless("mamba_num_groups", model.mamba_num_groups, usual.mamba_num_groups);
     write_linear_attention(group, model);
     group.unless("mtp_num_layers", model.mtp_num_layers, usual.mtp_num_layers);
+    group.unless("mtp_loss_scaling_factor", model.mtp_loss_scaling_factor, usual.mtp_loss_scaling_factor);
 }
 
 std::string model_text(const types::Model& model) {

@@ -137,7 +137,8 @@ struct Model {
     bool moe_pad_expert_input_to_capacity = false;
     std::vector<bool> moe_layer_freq;  ///< per layer: is it MoE; empty: all layers are alike
 
-    std::int64_t mtp_num_layers = 0;  ///< multi-token-prediction layers after the last one
+    std::int64_t mtp_num_layers = 0;       ///< multi-token-prediction layers after the last one
+    double mtp_loss_scaling_factor = 0.1;  ///< of the mean of their losses, added to the model's
 
     std::vector<Mixer> mixers;              ///< per layer; empty: attention everywhere
     std::vector<FeedForward> feed_forward;  ///< per layer; empty: by moe_layer_freq

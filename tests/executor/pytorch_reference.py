@@ -7,8 +7,8 @@ The dump holds parameters, tokens, losses and main gradients of step 0 (executor
 made: one in fp32 and one in bf16 as PyTorch rounds it. Judged by: the executor's distance from the fp32 reference may be
 at most twice what PyTorch's own bf16 run has (both round as they go, in different places), and losses agree within
 0.5 %. Layers may have experts, all of them on the one rank (tokens go where the dump says), norms of heads, and
-multi-latent attention. Exits with 0 if so, 1 if not, 77 if PyTorch is missing (says so), 2 for a wrong command line and
-for a dump that no reference is made for.
+multi-latent attention; a layer of multi-token prediction may follow them. Exits with 0 if so, 1 if not, 77 if PyTorch is
+missing (says so), 2 for a wrong command line and for a dump that no reference is made for.
 """
 
 import json
@@ -32,6 +32,8 @@ class Dump:
         self.step = json.loads((folder / "step.json").read_text())
         self.tokens = self.integers(folder / "tokens.bin")
         self.labels = self.integers(folder / "labels.bin")
+        # One token further on than the labels: what a prediction's loss is about.
+        self.later = self.integers(folder / "later_labels.bin") if "prediction_scaling" in self.step else self.labels
         if "experts" in self.step:
             choices = torch.from_numpy(numpy.fromfile(folder / "assignment.bin", dtype=numpy.int32).astype(numpy.int64))
             self.step["assignment"] = choices.reshape(-1, self.step["experts"]["topk"])
@@ -161,18 +163,35 @@ class Model:
             x = x + self.linear(prefix + "shared_expert.fc2", hidden)
         return x + self.experts(prefix, normed)
 
-    def layer(self, number, x):
-        prefix = f"layers.{number}."
+    def layer(self, number, x, prefix=None):
+        prefix = prefix or f"layers.{number}."
         mixed = self.attention(prefix, self.norm(prefix + "attn_norm", x))
         x = x + self.linear(prefix + "attn_proj", mixed)
         return self.feed_forward(prefix, number, x)
 
-    def loss(self, tokens, labels):
-        x = functional.embedding(tokens, self.parameters["embedding.word_embeddings.weight"])
+    def embed(self, tokens):
+        return functional.embedding(tokens, self.parameters["embedding.word_embeddings.weight"])
+
+    def predict(self, normed, labels):
+        """Normed rows of what comes after the labels, by one layer more."""
+        next_token = self.norm("mtp.0.enorm", self.embed(labels))
+        both = torch.cat([next_token, self.norm("mtp.0.hnorm", normed)], -1)
+        x = self.layer(self.step["layers"], self.linear("mtp.0.eh_proj", both), "mtp.0.")
+        return self.norm("mtp.0.final_norm", x)
+
+    def entropy(self, normed, labels):
+        logits = self.linear("output_layer", normed)
+        return functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
+
+    def loss(self, tokens, labels, later):
+        x = self.embed(tokens)
         for number in range(self.step["layers"]):
             x = self.layer(number, x)
-        logits = self.linear("output_layer", self.norm("final_norm", x))
-        return functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
+        normed = self.norm("final_norm", x)
+        loss = self.entropy(normed, labels)
+        if "prediction_scaling" in self.step:
+            loss = loss + self.step["prediction_scaling"] * self.entropy(self.predict(normed, labels), later)
+        return loss
 
 
 def run(dump, precision, device):
@@ -180,8 +199,8 @@ def run(dump, precision, device):
     model = Model(dump.step, parameters)
     sums = {name: torch.zeros(value.shape, dtype=torch.float32, device=device) for name, value in parameters.items()}
     losses = []
-    for tokens, labels in zip(dump.tokens.to(device), dump.labels.to(device)):
-        loss = model.loss(tokens, labels)
+    for tokens, labels, later in zip(dump.tokens.to(device), dump.labels.to(device), dump.later.to(device)):
+        loss = model.loss(tokens, labels, later)
         loss.backward()
         losses.append(loss.item())
         for name, value in parameters.items():

@@ -20,10 +20,10 @@ inline auto fields_of(const Model& model) {
                  moe_shared_expert_gate, moe_latent_size, moe_grouped_gemm, moe_permute_fusion,
                  moe_router_score_function, moe_router_pre_softmax, moe_router_num_groups, moe_router_group_topk,
                  moe_router_topk_scaling_factor, moe_router_enable_expert_bias, moe_expert_capacity_factor,
-                 moe_pad_expert_input_to_capacity, moe_layer_freq, mtp_num_layers, mixers, feed_forward, mtp_mixers,
-                 mtp_feed_forward, mamba_state_dim, mamba_head_dim, mamba_num_heads, mamba_num_groups,
-                 linear_conv_kernel_dim, linear_key_head_dim, linear_value_head_dim, linear_num_key_heads,
-                 linear_num_value_heads] = model;
+                 moe_pad_expert_input_to_capacity, moe_layer_freq, mtp_num_layers, mtp_loss_scaling_factor, mixers,
+                 feed_forward, mtp_mixers, mtp_feed_forward, mamba_state_dim, mamba_head_dim, mamba_num_heads,
+                 mamba_num_groups, linear_conv_kernel_dim, linear_key_head_dim, linear_value_head_dim,
+                 linear_num_key_heads, linear_num_value_heads] = model;
     return std::tie(name, num_layers, hidden_size, ffn_hidden_size, num_attention_heads, num_query_groups, kv_channels,
                     vocab_size, make_vocab_size_divisible_by, max_position_embeddings, normalization, activation,
                     position_embedding_type, untie_embeddings_and_output_weights, add_bias_linear, add_qkv_bias,
@@ -34,10 +34,10 @@ inline auto fields_of(const Model& model) {
                     moe_shared_expert_gate, moe_latent_size, moe_grouped_gemm, moe_permute_fusion,
                     moe_router_score_function, moe_router_pre_softmax, moe_router_num_groups, moe_router_group_topk,
                     moe_router_topk_scaling_factor, moe_router_enable_expert_bias, moe_expert_capacity_factor,
-                    moe_pad_expert_input_to_capacity, moe_layer_freq, mtp_num_layers, mixers, feed_forward, mtp_mixers,
-                    mtp_feed_forward, mamba_state_dim, mamba_head_dim, mamba_num_heads, mamba_num_groups,
-                    linear_conv_kernel_dim, linear_key_head_dim, linear_value_head_dim, linear_num_key_heads,
-                    linear_num_value_heads);
+                    moe_pad_expert_input_to_capacity, moe_layer_freq, mtp_num_layers, mtp_loss_scaling_factor, mixers,
+                    feed_forward, mtp_mixers, mtp_feed_forward, mamba_state_dim, mamba_head_dim, mamba_num_heads,
+                    mamba_num_groups, linear_conv_kernel_dim, linear_key_head_dim, linear_value_head_dim,
+                    linear_num_key_heads, linear_num_value_heads);
 }
 
 inline auto fields_of(const ParallelLayout& layout) {

@@ -68,6 +68,7 @@ types::Model model_with_everything() {
     model.moe_pad_expert_input_to_capacity = true;
     model.moe_layer_freq = {false, true, true, true, false, true};
     model.mtp_num_layers = 1;
+    model.mtp_loss_scaling_factor = 0.3;
     model.mixers.assign(6, types::Mixer::gated_delta_net);
     model.mixers.back() = types::Mixer::attention;
     model.mamba_state_dim = 64;

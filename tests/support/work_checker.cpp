@@ -145,7 +145,8 @@ bool needs_work(const Operation& operation) {
 
 class Checker {
 public:
-    explicit Checker(const StepProgram& program) : program_(program) {}
+    explicit Checker(const StepProgram& program)
+        : program_(program), places_(program.parameter_places.begin(), program.parameter_places.end()) {}
 
     void stage(program::RunStage stage) {
         capture_stage_ = stage == program::RunStage::capture;
@@ -303,8 +304,9 @@ private:
         if (number >= program_.parameter_places.size())
             return problem(instance, operation, place + " is no parameter of the rank");
         const std::int64_t begin = program_.parameter_places[number];
-        const std::int64_t end = number + 1 < program_.parameter_places.size()
-                                     ? program_.parameter_places[number + 1]
+        const auto behind = places_.upper_bound(begin);
+        const std::int64_t end = behind != places_.end()
+                                     ? *behind
                                      : live_.at(program_.frame_slots[program_.persistent_frames]) / 2;
         if (begin % 128 != 0 || end - begin < elements || end - begin >= elements + 128)
             problem(instance, operation,
@@ -328,6 +330,7 @@ private:
     }
 
     const StepProgram& program_;
+    std::set<std::int64_t> places_;                   ///< of parameters
     std::map<std::uint32_t, std::int64_t> live_;      ///< bytes by slot, on the device or pinned
     std::map<std::uint32_t, std::int64_t> captured_;  ///< bytes of what graphs made, also where it is free again
     std::set<std::uint32_t> written_;
@@ -375,6 +378,8 @@ std::vector<ExpectedOperand> expected_operands(const Call& call, const CallSizes
         case Call::add: return {both(n.matrix), in(n.matrix)};
         case Call::repeat_rows: return {in(n.matrix), out(s.batch * n.matrix)};
         case Call::keep_rows: return {in(s.batch * n.matrix), out(n.matrix)};
+        case Call::join_columns: return {in(n.matrix), in(n.matrix), out(2 * n.matrix)};
+        case Call::split_columns: return {in(2 * n.matrix), out(n.matrix), out(n.matrix)};
         case Call::gradient_norm: return {in(n.gradient * 2 * s.rows), both(2 * 4), out(n.partial)};
         case Call::adam_update:
             return {in(n.gradient * 2 * s.rows), in(2 * 4), both(n.rows), both(n.rows), both(n.rows), out(2 * s.rows)};

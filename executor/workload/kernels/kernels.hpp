@@ -33,8 +33,14 @@ struct LoadKey {
 };
 
 void set_step(std::uint64_t* step, std::uint64_t value, cudaStream_t stream);
-/// tokens[i] = the token of place i + `first`.
-void load_tokens(std::int32_t* tokens, std::int64_t count, std::int64_t vocabulary, std::int64_t first, LoadKey key,
+/// Which places of the stream of tokens lie in rows: `part` rows from place `first` on, as many from `further` places
+/// further on, and so on.
+struct TokenPlaces {
+    std::int64_t first = 0;
+    std::int64_t part = 0;
+    std::int64_t further = 0;
+};
+void load_tokens(std::int32_t* tokens, std::int64_t count, std::int64_t vocabulary, TokenPlaces places, LoadKey key,
                  cudaStream_t stream);
 void load_hidden(void* out, std::int64_t count, LoadKey key, cudaStream_t stream);
 
@@ -101,12 +107,18 @@ void activation_forward(const void* g, void* a, Extent extent, bool gated, cudaS
 void activation_backward(const void* g, const void* da, void* dg, void* a, Extent extent, bool gated,
                          cudaStream_t stream);
 
-/// log-sum-exp of each row, and the mean over rows of (log-sum-exp - the label's logit) into *loss.
+/// What a row's loss counts: `first` times in the first `rows` rows, `later` times behind them.
+struct LossScales {
+    std::int64_t rows = 0;
+    float first = 0;
+    float later = 0;
+};
+/// log-sum-exp of each row, and the scaled sum over rows of (log-sum-exp - the label's logit) into *loss.
 void cross_entropy_forward(const void* logits, const std::int32_t* labels, float* log_sum_exp, float* loss,
-                           Extent extent, cudaStream_t stream);
-/// logits become (softmax - one at the label) * scale.
+                           Extent extent, LossScales scales, cudaStream_t stream);
+/// logits become (softmax - one at the label) times the row's scale.
 void cross_entropy_backward(void* logits, const std::int32_t* labels, const float* log_sum_exp, Extent extent,
-                            float scale, cudaStream_t stream);
+                            LossScales scales, cudaStream_t stream);
 /// *loss = mean of y^2.
 void mean_square_forward(const void* y, float* loss, float* partials, Extent extent, std::int64_t count,
                          cudaStream_t stream);

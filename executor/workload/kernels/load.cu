@@ -9,12 +9,13 @@ constexpr int kThreads = 256;
 __global__ void set_step_kernel(std::uint64_t* step, std::uint64_t value) { *step = value; }
 
 __global__ void __launch_bounds__(kThreads)
-    load_tokens_kernel(std::int32_t* tokens, std::int64_t count, std::uint64_t vocabulary, std::uint64_t first,
+    load_tokens_kernel(std::int32_t* tokens, std::int64_t count, std::uint64_t vocabulary, TokenPlaces places,
                        LoadKey key) {
     const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
     if (i >= count) return;
     const std::uint64_t stream = stream_key(key.seed, *key.step, key.microbatch);
-    tokens[i] = random_token(stream, static_cast<std::uint64_t>(i) + first, vocabulary);
+    const std::int64_t place = places.first + i % places.part + i / places.part * places.further;
+    tokens[i] = random_token(stream, static_cast<std::uint64_t>(place), vocabulary);
 }
 
 /// Eight elements a thread: two words.
@@ -47,10 +48,10 @@ void set_step(std::uint64_t* step, std::uint64_t value, cudaStream_t stream) {
     set_step_kernel<<<1, 1, 0, stream>>>(step, value);
 }
 
-void load_tokens(std::int32_t* tokens, std::int64_t count, std::int64_t vocabulary, std::int64_t first, LoadKey key,
+void load_tokens(std::int32_t* tokens, std::int64_t count, std::int64_t vocabulary, TokenPlaces places, LoadKey key,
                  cudaStream_t stream) {
     load_tokens_kernel<<<blocks_for(count, kThreads), kThreads, 0, stream>>>(
-        tokens, count, static_cast<std::uint64_t>(vocabulary), static_cast<std::uint64_t>(first), key);
+        tokens, count, static_cast<std::uint64_t>(vocabulary), places, key);
 }
 
 void load_hidden(void* out, std::int64_t count, LoadKey key, cudaStream_t stream) {

@@ -17,6 +17,7 @@ void load_kernels() {
     load_routing_kernels();
     load_permute_kernels();
     load_exchange_kernels();
+    load_column_kernels();
     load_weighted_activation_kernels();
     load_optimizer_kernels();
 }

@@ -22,6 +22,7 @@ void load_router_kernels();
 void load_routing_kernels();
 void load_permute_kernels();
 void load_exchange_kernels();
+void load_column_kernels();
 void load_weighted_activation_kernels();
 void load_optimizer_kernels();
 

@@ -85,21 +85,27 @@ __device__ __forceinline__ void finish(float sum, float scale, float* loss) {
 __global__ void __launch_bounds__(kFinalThreads)
     cross_entropy_loss_kernel(const __nv_bfloat16* __restrict__ logits, const std::int32_t* __restrict__ labels,
                               const float* __restrict__ log_sum_exp, float* __restrict__ loss, std::int64_t rows,
-                              std::int64_t columns) {
-    float sum = 0.0F;
+                              std::int64_t columns, LossScales scales) {
+    __shared__ float2 shared[kWarp];
+    float2 sums = make_float2(0.0F, 0.0F);
 #pragma unroll 4
     for (std::int64_t row = threadIdx.x; row < rows; row += kFinalThreads) {
         const std::int64_t label = labels[row];
         const bool known = label >= 0 && label < columns;
-        sum += log_sum_exp[row] - (known ? __bfloat162float(logits[row * columns + label]) : 0.0F);
+        const float own = log_sum_exp[row] - (known ? __bfloat162float(logits[row * columns + label]) : 0.0F);
+        const bool first = row < scales.rows;
+        sums.x += first ? own : 0.0F;
+        sums.y += first ? 0.0F : own;
     }
-    finish(sum, 1.0F / static_cast<float>(rows), loss);
+    sums = block_sum(sums, shared);
+    if (threadIdx.x == 0) *loss = sums.x * scales.first + sums.y * scales.later;
 }
 
 __global__ void __launch_bounds__(kThreads)
     cross_entropy_backward_kernel(__nv_bfloat16* __restrict__ logits, const std::int32_t* __restrict__ labels,
-                                  const float* __restrict__ log_sum_exp, std::int64_t columns, float scale) {
+                                  const float* __restrict__ log_sum_exp, std::int64_t columns, LossScales scales) {
     const std::int64_t row = blockIdx.x;
+    const float scale = row < scales.rows ? scales.first : scales.later;
     const std::int64_t column = static_cast<std::int64_t>(blockIdx.y) * kSlice + threadIdx.x * kVector;
     if (column >= columns) return;
     __nv_bfloat16* at = logits + row * columns + column;
@@ -151,19 +157,19 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void cross_entropy_forward(const void* logits, const std::int32_t* labels, float* log_sum_exp, float* loss,
-                           Extent extent, cudaStream_t stream) {
+                           Extent extent, LossScales scales, cudaStream_t stream) {
     const auto* from = static_cast<const __nv_bfloat16*>(logits);
     log_sum_exp_kernel<<<static_cast<unsigned>(extent.rows), kRowThreads, 0, stream>>>(from, log_sum_exp,
                                                                                        extent.columns);
     cross_entropy_loss_kernel<<<1, kFinalThreads, 0, stream>>>(from, labels, log_sum_exp, loss, extent.rows,
-                                                               extent.columns);
+                                                               extent.columns, scales);
 }
 
 void cross_entropy_backward(void* logits, const std::int32_t* labels, const float* log_sum_exp, Extent extent,
-                            float scale, cudaStream_t stream) {
+                            LossScales scales, cudaStream_t stream) {
     const dim3 grid(static_cast<unsigned>(extent.rows), blocks_for(extent.columns, kSlice), 1);
     cross_entropy_backward_kernel<<<grid, kThreads, 0, stream>>>(static_cast<__nv_bfloat16*>(logits), labels,
-                                                                 log_sum_exp, extent.columns, scale);
+                                                                 log_sum_exp, extent.columns, scales);
 }
 
 void mean_square_forward(const void* y, float* loss, float* partials, Extent extent, std::int64_t count,

@@ -106,6 +106,10 @@ void weighted_activation_backward(const WeightedActivationBackward& buffers, Ext
 
 /// y: x `times` over, one behind the other.
 void repeat_rows(const void* x, void* y, std::int64_t count, std::int64_t times, cudaStream_t stream);
+/// both: row by row the columns of first, then those of second, `extent` of each; with one row one matrix behind the
+/// other. The three do not overlap.
+void join_columns(const void* first, const void* second, void* both, Extent extent, cudaStream_t stream);
+void split_columns(const void* both, void* first, void* second, Extent extent, cudaStream_t stream);
 /// x += y, in bf16.
 void add(void* x, const void* y, std::int64_t count, cudaStream_t stream);
 

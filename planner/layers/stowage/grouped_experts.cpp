@@ -79,29 +79,48 @@ Slot GroupedExperts::activate(Slot expanded, Slot weights) {
     return activated;
 }
 
-Slot GroupedExperts::forward(const ExpertRows& rows) {
+/// Returns fc1's output. Saves and drops `rows`.
+Slot GroupedExperts::expand(Slot rows) {
     ScriptBuilder& script = writer_.script;
     const Dimensions& dim = writer_.dim;
     script.part(Part::expert_fc1);
     script.start(Module::expert_fc1);
     const Slot expanded = writer_.make("expert_fc1.output", {dim.expert_tokens, dim.expert_fc1_width});
-    run(fc1_, reads(rows.rows), expanded);
-    rows_ = script.save(rows.rows, Module::expert_fc1);
+    run(fc1_, reads(rows), expanded);
+    rows_ = script.save(rows, Module::expert_fc1);
     script.commit(Module::expert_fc1);
-    script.drop(rows.rows);
+    script.drop(rows);
+    return expanded;
+}
+
+/// Drops both.
+void GroupedExperts::save_activation(Slot expanded, Slot weights) {
+    ScriptBuilder& script = writer_.script;
+    expanded_ = script.save(expanded, Module::moe_act);
+    weights_ = script.save(weights, Module::moe_act);
+    script.commit(Module::moe_act);
+    script.drop(expanded);
+    script.drop(weights);
+}
+
+Slot GroupedExperts::forward(const ExpertRows& rows) {
+    ScriptBuilder& script = writer_.script;
+    const Dimensions& dim = writer_.dim;
+    const Slot expanded = expand(rows.rows);
     script.part(Part::moe_act);
     script.start(Module::moe_act);
     const Slot activated = activate(expanded, rows.weights.value());
-    expanded_ = script.save(expanded, Module::moe_act);
-    weights_ = script.save(rows.weights.value(), Module::moe_act);
-    script.commit(Module::moe_act);
-    script.drop(expanded);
-    script.drop(rows.weights.value());
+    save_activation(expanded, rows.weights.value());
     script.part(Part::expert_fc2);
     const Slot output = writer_.make("expert_fc2.output", {dim.expert_tokens, dim.routed_width});
     run(fc2_, reads(activated), output);
     script.drop(activated);
     return output;
+}
+
+void GroupedExperts::forward_again(const ExpertRows& rows) {
+    const Slot expanded = expand(rows.rows);
+    save_activation(expanded, rows.weights.value());
 }
 
 // ----------------------------------------------------------------------------------------------------------- backward

@@ -19,6 +19,8 @@ public:
 
     /// Returns fc2's output [expert_tokens, h]. Drops `rows`.
     Slot forward(const ExpertRows& rows);
+    /// What the backward reads of it, made a second time there: fc1 alone. Drops `rows`.
+    void forward_again(const ExpertRows& rows);
     /// Returns the gradients of rows and weights. Drops `gradient`.
     ExpertRows backward(Slot gradient);
 
@@ -36,7 +38,9 @@ private:
     void run(const Linear& linear, CallOperand input, Slot output);
     Slot input_gradient(const Linear& linear, Slot gradient);
     void weight_gradient(const Linear& linear, Slot gradient, CallOperand input);
+    Slot expand(Slot rows);
     Slot activate(Slot expanded, Slot weights);
+    void save_activation(Slot expanded, Slot weights);
     /// Gradients of fc1's output and of the weights; the activation, made again.
     struct Activation {
         Slot gradient{};

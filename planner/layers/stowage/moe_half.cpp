@@ -14,6 +14,7 @@ bool norm_leaves_a_graph(const types::CudaGraph& graph) {
 }
 
 bool recomputes_norm(const StowageWriter& writer) {
+    if (writer.recomputes(types::RecomputeModule::moe)) return true;
     return writer.recomputes(types::RecomputeModule::layernorm) && !norm_leaves_a_graph(writer.scenario.cuda_graph);
 }
 
@@ -21,6 +22,7 @@ bool recomputes_norm(const StowageWriter& writer) {
 
 MoeHalf::MoeHalf(StowageWriter& writer)
     : writer_(writer),
+      again_(writer.recomputes(types::RecomputeModule::moe)),
       norm_(writer.norm("mlp_norm")),
       norm_saves_(writer, norm_, recomputes_norm(writer)),
       router_(writer),
@@ -39,7 +41,7 @@ CallSizes MoeHalf::route_sizes() const {
 
 // ------------------------------------------------------------------------------------------------------------ forward
 
-void MoeHalf::find_places() {
+void MoeHalf::find_places(Run run) {
     ScriptBuilder& script = writer_.script;
     const Dimensions& dim = writer_.dim;
     script.allocate(places_);
@@ -49,7 +51,7 @@ void MoeHalf::find_places() {
                           {Call::route_rows,
                            route_sizes(),
                            {reads(StowageState::assignment), writes(places_), writes(sources_), writes(counts)}});
-    if (dim.capacity == 0) {
+    if (dim.capacity == 0 && run == Run::first) {
         KernelCall call{Call::counts_to_host, route_sizes(), {reads(counts)}};
         call.sizes.depth = planned_expert_rows(dim);
         writer_.memory_kernel("dispatch.counts", 4 * dim.experts, std::move(call));
@@ -57,25 +59,25 @@ void MoeHalf::find_places() {
     script.drop(counts);
 }
 
-/// Returns the rows of this rank's experts; drops the norm's output and `weights`.
-ExpertRows MoeHalf::dispatch(Slot weights) {
+/// Returns the rows of this rank's experts; drops `weights`, and the norm's output where nobody else reads it.
+ExpertRows MoeHalf::dispatch(Slot weights, Run run) {
     ScriptBuilder& script = writer_.script;
     const Dimensions& dim = writer_.dim;
     script.part(Part::dispatch);
-    find_places();
+    find_places(run);
     const ExpertRows permuted = make_expert_rows(writer_, "dispatch.permuted", chosen_rows(dim), true);
     writer_.memory_kernel(
         "dispatch.permute", chosen_rows(dim) * (2 * 2 * dim.routed_width + 3 * 4),
         {Call::permute_forward,
          route_sizes(),
          {reads(norm_.output), reads(weights), reads(sources_), writes(permuted.rows), writes(*permuted.weights)}});
-    script.drop(norm_.output);
+    if (run == Run::first) script.drop(norm_.output);
     script.drop(weights);
     saved_sources_ = script.save(sources_);
     saved_places_ = script.save(places_);
     script.drop(sources_);
     script.edge(GraphEdge::preprocess);
-    if (dim.capacity == 0) script.host_sync();
+    if (dim.capacity == 0 && run == Run::first) script.host_sync();
     return rows_to_experts(writer_, "dispatch", permuted);
 }
 
@@ -103,11 +105,12 @@ void MoeHalf::forward(Slot input) {
     norm_saves_.forward(input, Module::mlp_norm);
     script.commit(Module::mlp_norm);
     norm_saves_.save_output(std::nullopt);
+    const SavingScope scope(script, again_ ? Saving::nothing : Saving::autograd);
     std::optional<Slot> shared;
     if (shared_) shared = shared_->forward(reads(norm_.output), reads(input));
     const Slot weights = router_.forward(reads(norm_.output));
     script.edge(GraphEdge::router);
-    const ExpertRows rows = dispatch(weights);
+    const ExpertRows rows = dispatch(weights, Run::first);
     combine(experts_.forward(rows), shared.value_or(input));
     if (shared) script.drop(*shared);
 }
@@ -166,11 +169,7 @@ Slot MoeHalf::normed_gradient(const ExpertRows& routed) {
     const Slot logits = router_.scores_backward(*routed.weights);
     const Slot sum = router_.input_gradient(logits);  // made on this side of the edge: a graph may add to it
     add_to(sum, routed.rows);
-    if (norm_saves_.again()) {
-        script.part(Part::mlp_norm);
-        script.commit(Module::mlp_norm);
-        norm_saves_.remake();
-    }
+    if (norm_saves_.again() && !again_) norm_again();
     const CallOperand normed = norm_saves_.output();
     router_.weight_gradient(logits, normed);
     script.drop(logits);
@@ -179,9 +178,32 @@ Slot MoeHalf::normed_gradient(const ExpertRows& routed) {
     return sum;
 }
 
+void MoeHalf::norm_again() {
+    writer_.script.part(Part::mlp_norm);
+    writer_.script.commit(Module::mlp_norm);
+    norm_saves_.remake();
+}
+
+/// From the norm's output on, which is there.
+void MoeHalf::forward_again() {
+    ScriptBuilder& script = writer_.script;
+    script.phase(Phase::recompute);
+    experts_.forward_again(dispatch(router_.forward(reads(norm_.output)), Run::again));
+    script.drop(places_);
+    script.phase(Phase::backward);
+}
+
+Slot MoeHalf::body_backward() {
+    if (!again_) return normed_gradient(dispatch_backward(experts_.backward(combine_backward())));
+    norm_again();
+    const SavingScope scope(writer_.script, Saving::rebuild);
+    forward_again();
+    return normed_gradient(dispatch_backward(experts_.backward(combine_backward())));
+}
+
 void MoeHalf::backward(Slot grad_input) {
     ScriptBuilder& script = writer_.script;
-    const Slot gradient = normed_gradient(dispatch_backward(experts_.backward(combine_backward())));
+    const Slot gradient = body_backward();
     script.part(Part::mlp_norm);
     if (!norm_saves_.again()) script.commit(Module::mlp_norm);
     norm_saves_.backward({gradient, kGradOutput, grad_input});

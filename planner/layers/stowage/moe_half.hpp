@@ -12,6 +12,8 @@
 // Saved: the half's input in the group mlp_norm; outside of groups the norm's output and statistics, the router's
 // logits, and where each choice went (twice, int32: the place of a choice and the choice at a place); and what
 // grouped_experts.hpp and shared_mlp.hpp say. Recomputation: `layernorm`, `shared_experts`; `moe_act` changes nothing.
+// `moe` saves the half's input alone: the backward begins with norm, router, exchange and fc1, which leave what would
+// have been saved. Their groups are none then, and no graph ends inside; counts are compared in the forward alone.
 //
 // Tested by: tests/planner/layers/stowage_moe_test.cpp, tests/planner/program/stowage_moe_programs_test.cpp.
 
@@ -33,9 +35,15 @@ public:
     void backward(Slot grad_input);
 
 private:
+    /// Which run of a forward: there are two where `moe` is recomputed.
+    enum class Run : std::uint8_t { first, again };
     [[nodiscard]] CallSizes route_sizes() const;
-    ExpertRows dispatch(Slot weights);
-    void find_places();
+    ExpertRows dispatch(Slot weights, Run run);
+    void find_places(Run run);
+    void norm_again();
+    void forward_again();
+    /// Returns the gradient of the norm's output.
+    Slot body_backward();
     void combine(Slot rows, Slot addend);
     Slot combine_backward();
     /// Gradients of the normed tokens and of the weights.
@@ -45,6 +53,7 @@ private:
     Slot normed_gradient(const ExpertRows& routed);
 
     StowageWriter& writer_;
+    bool again_;
     StowageNorm norm_;
     NormSaves norm_saves_;
     TokenRouter router_;

@@ -4,7 +4,8 @@ namespace stowage::layers {
 
 SharedMlp::SharedMlp(StowageWriter& writer)
     : writer_(writer),
-      again_(writer.recomputes(types::RecomputeModule::shared_experts)),
+      again_(writer.recomputes(types::RecomputeModule::shared_experts) ||
+             writer.recomputes(types::RecomputeModule::moe)),
       fc1_(writer.linear("shared_expert.fc1", writer.dim.shared_fc1_width, writer.dim.hidden, false)),
       fc2_(writer.linear("shared_expert.fc2", writer.dim.hidden, writer.dim.shared_ffn, false)),
       expanded_(writer.script.tensor("shared_expert.fc1.output", writer.dim.full_shape(writer.dim.shared_fc1_width))),

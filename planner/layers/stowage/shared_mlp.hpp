@@ -3,7 +3,8 @@
 // The shared expert of stowage's layers: a SwiGLU of its own beside the routed ones, on all tokens.
 //
 // Its output takes the layer's residual with it, so that the sum over a token's routed experts has one addend. Saved:
-// fc1's output, outside of any group, unless `shared_experts` is recomputed: then fc1 runs again in the backward.
+// fc1's output, outside of any group, unless `shared_experts` or `moe` is recomputed: then fc1 runs again in the
+// backward.
 //
 // Tested by: tests/planner/layers/stowage_moe_test.cpp.
 

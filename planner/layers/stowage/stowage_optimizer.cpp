@@ -27,11 +27,18 @@ bool has_partial_gradient(const std::string& name, const types::ParallelLayout& 
     return layout.sequence_parallel && (name.find("norm.") != std::string::npos || ends_with(name, "router.weight"));
 }
 
+/// The first stage's table of embeddings and the last one's, which looks up what it predicts from.
+bool has_a_copy(const std::string& name, const Scenario& scenario) {
+    return scenario.model.mtp_num_layers > 0 && scenario.parallel.pipeline_model_parallel_size > 1 &&
+           name == "embedding.word_embeddings.weight";
+}
+
 template <class Visit>
 void each_parameter(const StageLayers& stage, Visit visit) {
     for (const ChunkLayers& chunk : stage.chunks)
         for (const std::size_t script : chunk.order)
-            for (const Parameter& parameter : stage.scripts[script].parameters) visit(parameter);
+            for (const Parameter& parameter : stage.scripts[script].parameters)
+                if (!parameter.shared) visit(parameter);
 }
 
 /// One part of so many, in whole places.
@@ -61,6 +68,9 @@ void reduce_gradients(StowageWriter& writer, const OptimizerShare& share) {
     if (share.partial > 0)
         writer.script.collective({"gradients.reduce_partial", CollectiveKind::all_reduce, CommGroup::tensor,
                                   Bytes{size * share.partial}, true});
+    if (share.copied > 0)
+        writer.script.collective({"gradients.reduce_embedding", CollectiveKind::all_reduce, CommGroup::embedding,
+                                  Bytes{size * share.copied}, true});
 }
 
 CallSizes owned_sizes(const StowageWriter& writer, const OptimizerShare& share) {
@@ -109,6 +119,7 @@ OptimizerShare optimizer_share(const Scenario& scenario, const StageLayers& stag
         const std::int64_t length = place_length(parameter.elements());
         if (parameter.kind == ParameterKind::expert) share.experts += length;
         if (has_partial_gradient(parameter.name, scenario.parallel)) share.partial += length;
+        if (has_a_copy(parameter.name, scenario)) share.copied += parameter.elements();
     });
     if (!updates_parameters(scenario)) return share;
     share.owned = elements;

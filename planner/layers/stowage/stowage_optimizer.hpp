@@ -23,6 +23,7 @@ struct OptimizerShare {
     std::int64_t experts = 0;   ///< those of experts
     std::int64_t owned = 0;     ///< those that the rank updates; 0 without an optimizer
     std::int64_t partial = 0;   ///< those of whose gradient each of several tensor-parallel ranks has a part
+    std::int64_t copied = 0;    ///< those of which another pipeline stage has a copy
 };
 
 /// `elements`: length of the rank's parameters, by place_parameters.
@@ -32,8 +33,8 @@ OptimizerShare optimizer_share(const types::Scenario& scenario, const StageLayer
 std::vector<StateBuffer> optimizer_states(const OptimizerShare& share);
 
 /// What follows the last backward: gradients reduced over their replicas, and those of replicated parameters over
-/// tensor-parallel ranks that each saw their own tokens; their norm, the update of the owned elements, parameters
-/// gathered; gradients cleared for the next step. What crosses ranks is modelled.
+/// tensor-parallel ranks that each saw their own tokens, of a copied table over its stages; their norm, the update of
+/// the owned elements, parameters gathered; gradients cleared for the next step. What crosses ranks is modelled.
 LayerScript stowage_optimizer(const types::Scenario& scenario, const Dimensions& dimensions,
                               const OptimizerShare& share);
 

@@ -21,8 +21,11 @@ LayerScript stowage_embedding(const Dimensions& dimensions, const types::Scenari
 LayerScript stowage_layer(const Dimensions& dimensions, const types::Scenario& scenario);
 /// With experts in its second half.
 LayerScript stowage_moe_layer(const Dimensions& dimensions, const types::Scenario& scenario);
-/// Final norm, output layer and cross entropy, of which bf16 logits and one fp32 number a token are saved; the logits
-/// become their gradient in place. Or the mean of squares.
+/// Multi-token prediction between the last layer and the head; see stowage_mtp.cpp. `own_table`: the stage has no
+/// embedding, and holds a copy of the table.
+LayerScript stowage_mtp(const Dimensions& dimensions, const types::Scenario& scenario, bool own_table);
+/// Final norm, output layer and cross entropy (token_loss.hpp); without the norm behind multi-token prediction, which
+/// has it. Or the mean of squares.
 LayerScript stowage_head(const Dimensions& dimensions, const types::Scenario& scenario);
 
 }  // namespace stowage::layers

@@ -23,6 +23,7 @@ public:
         stage_.chunks.emplace_back();
         if (contents.embedding) add(ScriptKind::embedding, -1, stowage_embedding);
         for (std::int64_t i = 0; i < contents.layers; ++i) add_layer(contents.first_layer + i);
+        if (contents.mtp_layers > 0) add_mtp(!contents.embedding);
         if (contents.loss) add(ScriptKind::head, -1, stowage_head);
         ChunkLayers& chunk = stage_.chunks.back();
         chunk.recomputed = recomputed_spans(scenario_.recompute, chunk.layer_numbers);
@@ -36,7 +37,15 @@ private:
             add(ScriptKind::dense_layer, number, stowage_layer);
     }
 
-    void add(ScriptKind kind, std::int64_t number, LayerScript (*build)(const Dimensions&, const types::Scenario&)) {
+    /// One stage of a rank predicts at most.
+    void add_mtp(bool own_table) {
+        add(ScriptKind::mtp, -1, [own_table](const Dimensions& dimensions, const types::Scenario& scenario) {
+            return stowage_mtp(dimensions, scenario, own_table);
+        });
+    }
+
+    template <class Build>
+    void add(ScriptKind kind, std::int64_t number, Build build) {
         const auto [place, is_new] = built_.try_emplace(kind, stage_.scripts.size());
         if (is_new) stage_.scripts.push_back(build(dimensions_, scenario_));
         stage_.chunks.back().order.push_back(place->second);

@@ -1,6 +1,8 @@
 #include "planner/layers/stowage/stowage_states.hpp"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "planner/layers/stowage/stowage_writer.hpp"
@@ -17,12 +19,15 @@ std::int64_t place_length(std::int64_t elements) { return (elements + kPlace - 1
 
 std::int64_t place_parameters(StageLayers& stage) {
     std::int64_t next = 0;
+    std::map<std::string, std::int64_t> places;  // the first one of each name
     for (const ChunkLayers& chunk : stage.chunks) {
         auto& frames = stage.parameter_places.emplace_back();
         for (const std::size_t script : chunk.order) {
-            auto& places = frames.emplace_back();
+            auto& own = frames.emplace_back();
             for (const Parameter& parameter : stage.scripts[script].parameters) {
-                places.push_back(next);
+                own.push_back(parameter.shared ? places.at(parameter.name) : next);
+                if (parameter.shared) continue;
+                places.try_emplace(parameter.name, next);
                 next += place_length(parameter.elements());
             }
         }

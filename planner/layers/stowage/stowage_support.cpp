@@ -40,11 +40,14 @@ bool lacks_feed_forward(const types::Model& model) {
 void check_kind_of_model(const types::Model& model, Missing& missing) {
     missing.when(mixes_otherwise(model) || lacks_feed_forward(model), "model.hybrid_layer_pattern",
                  "layers other than attention with an MLP or experts", kMegatron);
-    missing.when(model.mtp_num_layers > 0, "model.mtp_num_layers", "multi-token prediction", kMegatron);
     missing.when(model.transformer_impl != types::TransformerImpl::transformer_engine, "model.transformer_impl",
                  setting("transformer_impl", model.transformer_impl), "leave it out: it is about Megatron's layers");
     missing.when(!model.masked_softmax_fusion, "model.masked_softmax_fusion", "masked_softmax_fusion: false",
                  "leave it out: it is about Megatron's layers");
+    missing.when(model.mtp_num_layers > 0 && is_bare_stack(model), "model.mtp_num_layers",
+                 "multi-token prediction without a vocabulary", "set mtp_num_layers to 0");
+    missing.when(!model.mtp_mixers.empty(), "model.hybrid_layer_pattern",
+                 "multi-token prediction with a pattern of its own", "leave the part behind the slash out");
     const bool tied = !is_bare_stack(model) && !model.untie_embeddings_and_output_weights;
     missing.when(tied, "model.untie_embeddings_and_output_weights", "tied embeddings", "set it to true");
 }
@@ -217,6 +220,7 @@ void check_tensor_parallel(const Scenario& scenario, Missing& missing) {
     missing.when(model.add_bias_linear, "model.add_bias_linear", "biases of linears under tensor parallelism",
                  "set add_bias_linear to false");
     missing.when(model.multi_latent_attention, kTensor, "multi-latent attention under tensor parallelism", "use 1");
+    missing.when(model.mtp_num_layers > 0, kTensor, "multi-token prediction under tensor parallelism", "use 1");
     const auto divides = [&](std::int64_t size) { return size % ranks == 0; };
     missing.when(!divides(model.num_attention_heads) || !divides(model.num_query_groups), kTensor,
                  "heads that tensor parallelism does not divide", "choose a size that divides heads and groups");
@@ -232,8 +236,9 @@ void check_recomputation(const types::Recompute& recompute, Missing& missing) {
     using types::RecomputeModule;
     for (const RecomputeModule module : recompute.recompute_modules) {
         const bool known = module == RecomputeModule::core_attn || module == RecomputeModule::layernorm ||
-                           module == RecomputeModule::mlp || module == RecomputeModule::moe_act ||
-                           module == RecomputeModule::shared_experts || module == RecomputeModule::mla_up_proj;
+                           module == RecomputeModule::mlp || module == RecomputeModule::moe ||
+                           module == RecomputeModule::moe_act || module == RecomputeModule::shared_experts ||
+                           module == RecomputeModule::mla_up_proj;
         missing.when(recompute.selects(module) && !known, "recompute.recompute_modules",
                      "recomputation of " + std::string{types::name_of(module)}, "leave the module out");
     }

@@ -45,16 +45,22 @@ Slot StowageWriter::make(std::string name, Shape shape, DataType type) {
     return slot;
 }
 
+ParameterIndex StowageWriter::declare(Parameter parameter) {
+    return static_cast<ParameterIndex>(script.parameter(std::move(parameter)));
+}
+
 ParameterIndex StowageWriter::parameter(std::string name, Shape shape, std::optional<std::int64_t> counted) {
     const std::int64_t elements = counted.value_or(product(shape));
-    script.parameter({std::move(name), std::move(shape), ParameterKind::dense, elements});
-    return static_cast<ParameterIndex>(parameters_++);
+    return declare({std::move(name), std::move(shape), ParameterKind::dense, elements});
+}
+
+ParameterIndex StowageWriter::shared_parameter(std::string name, Shape shape) {
+    return declare({std::move(name), std::move(shape), ParameterKind::dense, 0, true});
 }
 
 ParameterIndex StowageWriter::expert_parameter(std::string name, Shape shape) {
     const std::int64_t elements = product(shape) * dim.expert;
-    script.parameter({std::move(name), std::move(shape), ParameterKind::expert, elements});
-    return static_cast<ParameterIndex>(parameters_++);
+    return declare({std::move(name), std::move(shape), ParameterKind::expert, elements});
 }
 
 ParameterIndex StowageWriter::split_parameter(std::string name, Shape shape) {
@@ -207,11 +213,15 @@ void StowageWriter::run_linear(const LinearWeights& linear, CallOperand input, S
 
 Slot StowageWriter::input_gradient(const LinearWeights& linear, CallOperand gradient) {
     const Slot result = make(linear.name + ".input_gradient", dim.full_shape(linear.depth));
+    input_gradient(linear, gradient, result);
+    return result;
+}
+
+void StowageWriter::input_gradient(const LinearWeights& linear, CallOperand gradient, Slot result) {
     gemm(linear.name + ".dgrad", linear, (dim.tokens + linear.depth) * linear.columns, 2 * dim.tokens * linear.depth,
          {Call::linear_input_gradient,
           gemm_sizes(linear),
           {gradient, reads(linear.weight), writes(result), writes(StowageState::workspace)}});
-    return result;
 }
 
 void StowageWriter::weight_gradient(const LinearWeights& linear, CallOperand gradient, CallOperand input) {

@@ -86,6 +86,8 @@ public:
     ParameterIndex expert_parameter(std::string name, Shape shape);
     /// A parameter split over tensor-parallel ranks.
     ParameterIndex split_parameter(std::string name, Shape shape);
+    /// One that an earlier script of the rank has already; see Parameter::shared.
+    ParameterIndex shared_parameter(std::string name, Shape shape);
     /// Split over tensor-parallel ranks by columns or depth.
     LinearWeights linear(const std::string& name, std::int64_t columns, std::int64_t depth, bool bias);
     /// Declares parameters and tensors.
@@ -109,6 +111,8 @@ public:
                     std::optional<CallOperand> addend = std::nullopt);
     /// The input's gradient, allocated [s, b, depth].
     Slot input_gradient(const LinearWeights& linear, CallOperand gradient);
+    /// The same into `result`, which is there.
+    void input_gradient(const LinearWeights& linear, CallOperand gradient, Slot result);
     /// Adds to the gradients of weight and bias.
     void weight_gradient(const LinearWeights& linear, CallOperand gradient, CallOperand input);
 
@@ -128,8 +132,9 @@ private:
               KernelCall call);
     void bias_gradient(const LinearWeights& linear, CallOperand gradient);
 
+    ParameterIndex declare(Parameter parameter);
+
     DataType gradient_type_{};
-    std::uint16_t parameters_ = 0;
 };
 
 }  // namespace stowage::layers

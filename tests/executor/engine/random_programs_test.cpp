@@ -108,6 +108,11 @@ void draw_experts(Draw& draw, Scenario& scenario) {
     scenario.batch.routing_skew = 1.3;
 }
 
+/// Behind the layers; in every fourth scenario.
+void draw_prediction(Draw& draw, Scenario& scenario) {
+    scenario.model.mtp_num_layers = draw.once_in(4) ? 1 : 0;
+}
+
 void draw_run(Draw& draw, Scenario& scenario) {
     scenario.optimizer.grad_reduce_in_bf16 = draw.once_in(2);
     types::Recompute& recompute = scenario.recompute;
@@ -115,7 +120,7 @@ void draw_run(Draw& draw, Scenario& scenario) {
         recompute.recompute_granularity = types::RecomputeGranularity::selective;
         for (const RecomputeModule module :
              {RecomputeModule::core_attn, RecomputeModule::layernorm, RecomputeModule::mlp,
-              RecomputeModule::shared_experts, RecomputeModule::moe_act})
+              RecomputeModule::shared_experts, RecomputeModule::moe_act, RecomputeModule::moe})
             if (draw.once_in(2)) recompute.recompute_modules.push_back(module);
     } else if (draw.once_in(4)) {
         recompute.recompute_granularity = types::RecomputeGranularity::full;
@@ -194,7 +199,9 @@ void expect_no_race(const program::StepProgram& program) {
 
 std::string text_of(const Scenario& scenario, const types::OffloadChoice& choice) {
     const types::Recompute& recompute = scenario.recompute;
-    std::string text = std::to_string(scenario.model.num_layers) + " layers, " +
+    std::string text = std::to_string(scenario.model.num_layers) + " layers" +
+                       (scenario.model.has_experts() ? " with experts" : "") +
+                       (scenario.model.mtp_num_layers > 0 ? " and a prediction, " : ", ") +
                        std::to_string(scenario.parallel.pipeline_model_parallel_size) + " x " +
                        std::to_string(scenario.parallel.num_virtual_stages_per_pipeline_rank) + " stages, " +
                        std::to_string(scenario.microbatches()) + " microbatches; recompute " +
@@ -237,6 +244,7 @@ TEST(RandomPrograms, FindEveryOperandAndRaceForNone) {
         draw_model(draw, scenario);
         draw_layout(draw, scenario);
         draw_experts(draw, scenario);
+        draw_prediction(draw, scenario);
         draw_run(draw, scenario);
         const types::OffloadChoice choice = draw_choice(draw, scenario);
         if (!may_run(scenario, choice)) continue;

@@ -224,7 +224,6 @@ TEST(StowageLayers, NameWhatTheyLack) {
         {"a feed-forward width whose share is no multiple of 8",
          [](Scenario& s) { s.parallel.tensor_model_parallel_size = 2; }},
         {"context_parallel_size: 2", [](Scenario& s) { s.parallel.context_parallel_size = 2; }},
-        {"multi-token prediction", [](Scenario& s) { s.model.mtp_num_layers = 1; }},
         {"sliding windows", [](Scenario& s) { s.model.window_size = 64; }},
         {"norms over all heads at once",
          [](Scenario& s) {
@@ -249,10 +248,10 @@ TEST(StowageLayers, NameWhatTheyLack) {
         {"optimizer: sgd", [](Scenario& s) { s.optimizer.optimizer = types::OptimizerKind::sgd; }},
         {"a distributed optimizer none", [](Scenario& s) { s.optimizer.use_distributed_optimizer = true; }},
         {"overlap_grad_reduce: true", [](Scenario& s) { s.optimizer.overlap_grad_reduce = true; }},
-        {"recomputation of moe",
+        {"recomputation of gdn_norm_out",
          [](Scenario& s) {
              s.recompute.recompute_granularity = types::RecomputeGranularity::selective;
-             s.recompute.recompute_modules = {types::RecomputeModule::moe};
+             s.recompute.recompute_modules = {types::RecomputeModule::gdn_norm_out};
          }},
     };
     ASSERT_EQ(refusal(bare_stack()), "");

@@ -193,10 +193,10 @@ TEST(StowageMoe, NamesWhatItLacks) {
              s.model.num_experts = 0;
              s.parallel.expert_model_parallel_size = s.parallel.data_parallel_size = 2;
          }},
-        {"recomputation of moe",
+        {"recomputation of gdn_norm_out",
          [](Scenario& s) {
              s.recompute.recompute_granularity = types::RecomputeGranularity::selective;
-             s.recompute.recompute_modules = {types::RecomputeModule::moe};
+             s.recompute.recompute_modules = {types::RecomputeModule::gdn_norm_out};
          }},
     };
     const auto refusal = [](const Scenario& scenario) -> std::string {

@@ -87,6 +87,12 @@ types::Scenario moe_gpt() {
     return scenario;
 }
 
+types::Scenario predicting_gpt() {
+    types::Scenario scenario = moe_gpt();
+    scenario.model.mtp_num_layers = 1;
+    return scenario;
+}
+
 types::Scenario moe_slice() {
     types::Scenario scenario = moe_gpt();
     scenario.model.moe_shared_expert_intermediate_size = 0;

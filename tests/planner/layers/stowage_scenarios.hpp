@@ -19,6 +19,8 @@ types::Scenario latent_gpt();
 /// grouped_gpt with a dense layer and three of 24 experts of width 200, three a token, and a shared expert of width
 /// 136.
 types::Scenario moe_gpt();
+/// The same with a layer of multi-token prediction.
+types::Scenario predicting_gpt();
 /// The same on 4 ranks of experts, without the shared one.
 types::Scenario moe_slice();
 /// grouped_gpt with 8 heads and groups of 48 and width 1088, split over so many ranks.
