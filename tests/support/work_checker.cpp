@@ -305,9 +305,8 @@ private:
             return problem(instance, operation, place + " is no parameter of the rank");
         const std::int64_t begin = program_.parameter_places[number];
         const auto behind = places_.upper_bound(begin);
-        const std::int64_t end = behind != places_.end()
-                                     ? *behind
-                                     : live_.at(program_.frame_slots[program_.persistent_frames]) / 2;
+        const std::int64_t end =
+            behind != places_.end() ? *behind : live_.at(program_.frame_slots[program_.persistent_frames]) / 2;
         if (begin % 128 != 0 || end - begin < elements || end - begin >= elements + 128)
             problem(instance, operation,
                     place + " is a parameter of " + std::to_string(end - begin) + " elements, expected " +

@@ -109,9 +109,7 @@ void draw_experts(Draw& draw, Scenario& scenario) {
 }
 
 /// Behind the layers; in every fourth scenario.
-void draw_prediction(Draw& draw, Scenario& scenario) {
-    scenario.model.mtp_num_layers = draw.once_in(4) ? 1 : 0;
-}
+void draw_prediction(Draw& draw, Scenario& scenario) { scenario.model.mtp_num_layers = draw.once_in(4) ? 1 : 0; }
 
 void draw_run(Draw& draw, Scenario& scenario) {
     scenario.optimizer.grad_reduce_in_bf16 = draw.once_in(2);
@@ -233,10 +231,25 @@ bool expect_sound(const Scenario& scenario, const types::OffloadChoice& choice, 
     return true;
 }
 
+/// Jobs that ran and have something in them that few have.
+struct Covered {
+    int predictions = 0;
+    int experts_again = 0;
+    int interleaved_experts = 0;
+    void add(const Scenario& scenario) {
+        const types::Model& model = scenario.model;
+        predictions += model.mtp_num_layers > 0 ? 1 : 0;
+        experts_again += model.has_experts() && scenario.recompute.selects(RecomputeModule::moe) ? 1 : 0;
+        interleaved_experts +=
+            model.has_experts() && scenario.parallel.num_virtual_stages_per_pipeline_rank > 1 ? 1 : 0;
+    }
+};
+
 TEST(RandomPrograms, FindEveryOperandAndRaceForNone) {
     constexpr int kRounds = 240;
     const std::uint64_t seed = tests::property_seed(20261130);
     int sound = 0;
+    Covered covered;
     for (int round = 0; round < kRounds; ++round) {
         const std::uint64_t own_seed = seed + static_cast<std::uint64_t>(round);
         Draw draw(own_seed);
@@ -251,12 +264,17 @@ TEST(RandomPrograms, FindEveryOperandAndRaceForNone) {
         SCOPED_TRACE("STOWAGE_SEED=" + std::to_string(own_seed) + ": " + text_of(scenario, choice));
         const std::int64_t rank = draw.between(0, scenario.parallel.pipeline_model_parallel_size - 1);
         try {
-            sound += expect_sound(scenario, choice, rank) ? 1 : 0;
+            if (!expect_sound(scenario, choice, rank)) continue;
+            ++sound;
+            covered.add(scenario);
         } catch (const std::logic_error& error) {
             ADD_FAILURE() << error.what();
         }
     }
-    std::cout << sound << " of " << kRounds << " drawn jobs ran\n";
+    std::cout << sound << " of " << kRounds << " drawn jobs ran, " << covered.predictions << " with a prediction, "
+              << covered.experts_again << " with experts again, " << covered.interleaved_experts
+              << " with experts in virtual stages\n";
+    EXPECT_GT(std::min({covered.predictions, covered.experts_again, covered.interleaved_experts}), 0);
     EXPECT_GT(sound, kRounds / 4) << "most of what is drawn cannot run";
 }
 

@@ -1,4 +1,5 @@
 #include "executor/workload/random.hpp"
+#include "scenarios/types/error.hpp"
 #include "tests/executor/workload/workload_fixture.hpp"
 
 namespace stowage::executor {
@@ -45,6 +46,22 @@ TEST_F(Load, GivesAsLabelsTheNextTokenOfEachSequence) {
     const Buffer labels(4 * 64);
     run(Call::load_tokens, sizes, {&labels});
     EXPECT_EQ(labels.read<std::int32_t>(), expected_tokens(64, 1000, 0, 0, 2));
+}
+
+// Three parts of 64 rows, two sequences: labels one token on, then two, then three.
+TEST_F(Load, GivesLaterTokensInLaterParts) {
+    CallSizes sizes = tokens(192, 1000);
+    sizes.batch = 2;
+    sizes.shift = true;
+    sizes.depths = 3;
+    const Buffer labels(4 * 192);
+    run(Call::load_tokens, sizes, {&labels});
+    std::vector<std::int32_t> expected;
+    for (const std::uint64_t first : {2U, 4U, 6U})
+        for (const std::int32_t token : expected_tokens(64, 1000, 0, 0, first)) expected.push_back(token);
+    EXPECT_EQ(labels.read<std::int32_t>(), expected);
+    sizes.rows = 190;
+    EXPECT_THROW(run(Call::load_tokens, sizes, {&labels}), types::UnsupportedError);
 }
 
 TEST_F(Load, GivesTheSameHiddenStatesAsTheHost) {

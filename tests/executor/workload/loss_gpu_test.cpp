@@ -73,6 +73,34 @@ TEST_F(Loss, IsTheMeanCrossEntropyOfTheLabelsAndItsGradient) {
     }
 }
 
+// The first 18 of 36 rows count 1 / 18 each, the others 0.3 / 18: the mean of the first and 0.3 times that of the
+// second.
+TEST_F(Loss, WeighsTheRowsOfPredictions) {
+    constexpr std::int64_t kRows = 18;
+    constexpr std::int64_t kColumns = 1000;
+    const Values logits = random_values(2 * kRows * kColumns, 1, 4.0F);
+    const auto labels = some_labels(2 * kRows, kColumns);
+    const auto half = static_cast<std::ptrdiff_t>(logits.size() / 2);
+    const double scale = 1.0 / kRows;
+    const Entropy model =
+        expected_entropy({logits.begin(), logits.begin() + half}, {labels.begin(), labels.begin() + kRows}, scale);
+    const Entropy predicted =
+        expected_entropy({logits.begin() + half, logits.end()}, {labels.begin() + kRows, labels.end()}, 0.3 * scale);
+    Doubles gradient = model.gradient;
+    gradient.insert(gradient.end(), predicted.gradient.begin(), predicted.gradient.end());
+    CallSizes sizes = sizes_of(2 * kRows, kColumns, scale);
+    sizes.depths = 2;
+    sizes.later_value = 0.3 * scale;
+    const Buffer logits_buffer = bf16_buffer(logits);
+    const Buffer labels_buffer = int_buffer(labels);
+    const Buffer log_sum_exp = empty_fp32(2 * kRows);
+    const Buffer losses = fp32_buffer({5});
+    run(Call::cross_entropy_forward, sizes, {&logits_buffer, &labels_buffer, &log_sum_exp, &losses});
+    expect_close(losses.read<float>(), {model.loss + 0.3 * predicted.loss}, 1e-5, 1e-5);
+    run(Call::cross_entropy_backward, sizes, {&logits_buffer, &labels_buffer, &log_sum_exp});
+    expect_close(logits_buffer.read_bf16(), gradient, 1.0 / 128, 1e-6 * scale);
+}
+
 TEST_F(Loss, OfHugeLogitsStaysFinite) {
     Values logits(16, -30000.0F);
     logits[3] = 30000.0F;
