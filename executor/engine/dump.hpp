@@ -3,8 +3,9 @@
 // What another implementation needs to do the same step and to compare: parameters, tokens, losses, gradients.
 //
 // Files in the folder: step.json (model, batch, precision; for each parameter its name, shape and place), tokens.bin
-// and labels.bin (int32, by microbatch; with multi-token prediction later_labels.bin too), parameters.bin (bf16) and gradients.bin (bf16 or fp32), both by place; with
-// experts assignment.bin (int32, the experts of each token, the same in all microbatches and layers).
+// and labels.bin (int32, by microbatch; with multi-token prediction later_labels.bin too), parameters.bin (bf16) and
+// gradients.bin (bf16 or fp32), both by place; with experts assignment.bin (int32, the experts of each token, the same
+// in all microbatches and layers).
 
 #include <cstdint>
 #include <string>

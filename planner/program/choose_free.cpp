@@ -19,13 +19,23 @@ bool recomputed(const layers::ChunkLayers& chunk, std::size_t position) {
     });
 }
 
+/// The last layer of the last virtual stage, whose backward follows its forward at once; -1 where a layer of
+/// multi-token prediction comes between.
+std::int64_t first_layer_backward(const layers::StageLayers& stage) {
+    const layers::ChunkLayers& last = stage.chunks.back();
+    const bool predicts = std::any_of(last.order.begin(), last.order.end(), [&](std::size_t script) {
+        return stage.scripts[script].kind == layers::ScriptKind::mtp;
+    });
+    std::int64_t first = -1;
+    for (const std::int64_t number : last.layer_numbers) first = std::max(first, number);
+    return predicts ? -1 : first;
+}
+
 /// Calls `visit(layer number, module, bytes)` for every group that may leave, in the order of the forwards.
 template <class Visit>
 void for_each_group(const layers::StageLayers& stage, const types::OffloadChoice& choice, Visit&& visit) {
     const std::vector<FrameLayout> layouts = make_layouts(stage, choice);
-    std::int64_t first_backward = -1;  // the last layer of the last virtual stage
-    for (const std::int64_t number : stage.chunks.back().layer_numbers)
-        first_backward = std::max(first_backward, number);
+    const std::int64_t first_backward = first_layer_backward(stage);
     for (const layers::ChunkLayers& chunk : stage.chunks)
         for (std::size_t position = 0; position < chunk.order.size(); ++position) {
             const std::int64_t number = chunk.layer_numbers[position];

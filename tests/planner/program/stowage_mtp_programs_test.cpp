@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "planner/layers/stage.hpp"
+#include "planner/program/choose_free.hpp"
 #include "planner/program/lowering.hpp"
 #include "tests/planner/layers/stowage_scenarios.hpp"
 #include "tests/support/program_checker.hpp"
@@ -155,6 +156,16 @@ TEST(StowageMtpPrograms, ComputeOneLayerMore) {
     EXPECT_EQ(count(program, Call::cross_entropy_forward), 4U);
     EXPECT_EQ(count(program, Call::join_columns), 8U);
     EXPECT_EQ(count(program, Call::split_columns), 4U);
+}
+
+// The last layer's backward follows its forward at once, unless the prediction comes between.
+TEST(StowageMtpPrograms, LetTheLastLayersGroupsLeave) {
+    const types::OffloadChoice choice = choice_of(kAll, false);
+    const auto layers_that_give = [&](const Scenario& scenario) {
+        return choose_free(layers::build_stage(scenario, 0), choice, 1.0).by_layer.size();
+    };
+    EXPECT_EQ(layers_that_give(moe_gpt()), 3U);
+    EXPECT_EQ(layers_that_give(predicting_gpt()), 4U);
 }
 
 // --------------------------------------------------------------------------------------------- recomputation of `moe`
