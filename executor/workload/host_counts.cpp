@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 
 #include "executor/cuda/check.hpp"
 #include "executor/workload/kernels/moe.hpp"
@@ -14,6 +15,11 @@ namespace {
 
 constexpr std::int64_t kPlacesOfSlab = 4096;  // 2 MiB for 128 experts
 constexpr std::int32_t kNothing = -1;         // no count: the place was looked at, and nothing came since
+
+/// The only layer with experts that has no number is that of multi-token prediction.
+std::string name_of_layer(std::int64_t layer) {
+    return layer < 0 ? "multi-token prediction" : fmt::format("layer {}", layer);
+}
 
 }  // namespace
 
@@ -64,9 +70,9 @@ bool HostCounts::take(Copy& copy) {
         throw types::Error(
             types::ExitCode::no,
             fmt::format(
-                "layer {}, microbatch {}: the routing gives {} rows of this rank to expert {}, the plan has room "
-                "for {}\nhint: plan with a greater skew of the routing",
-                copy.place.layer, copy.place.microbatch, rows, expert, copy.planned));
+                "{}, microbatch {}: the routing gives {} rows of this rank to expert {}, the plan has room for {}\n"
+                "hint: plan with a greater skew of the routing",
+                name_of_layer(copy.place.layer), copy.place.microbatch, rows, expert, copy.planned));
     }
     copy.counts[0] = kNothing;
     return true;
