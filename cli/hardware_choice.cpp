@@ -1,5 +1,6 @@
 #include "cli/hardware_choice.hpp"
 
+#include <cctype>
 #include <system_error>
 #include <vector>
 
@@ -58,6 +59,20 @@ std::optional<fs::path> shipped_machine(const std::string& gpu) {
         std::error_code failed;
         const fs::path machine = shipped->parent_path() / (gpu + kind + ".yaml");
         if (gpu.find('/') == std::string::npos && fs::is_regular_file(machine, failed)) return machine;
+    }
+    return std::nullopt;
+}
+
+std::optional<fs::path> shipped_machine_of_device(const std::string& device) {
+    std::string word;
+    for (const char letter : device + " ") {
+        if (std::isalnum(static_cast<unsigned char>(letter)) != 0) {
+            word += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+            continue;
+        }
+        const auto machine = word.empty() ? std::nullopt : shipped_machine(word);
+        if (machine) return machine;
+        word.clear();
     }
     return std::nullopt;
 }

@@ -25,6 +25,9 @@ struct HardwareOptions {
 /// The shipped machine with GPUs of a type such as h100; of several, the one that is a single machine.
 std::optional<std::filesystem::path> shipped_machine(const std::string& gpu);
 
+/// The shipped machine whose kind of GPU is a word of the device's name: "NVIDIA H200" and "h200".
+std::optional<std::filesystem::path> shipped_machine_of_device(const std::string& device);
+
 /// The path of `file` as a scenario in `folder` refers to it.
 std::string as_seen_from(const std::filesystem::path& folder, const std::filesystem::path& file);
 

@@ -39,7 +39,7 @@ void add_commands(CLI::App& app, stowage::cli::Run& chosen) {
     add_schema_command(app, chosen);
     add_execute_command(app, chosen);
     add_profile_command(app, chosen);
-    add_device_commands(app, chosen);
+    add_calibrate_command(app, chosen);
 }
 
 /// CLI11 would only say that a subcommand is required.

@@ -50,8 +50,7 @@ void add_import_command(CLI::App& app, Run& chosen);
 void add_schema_command(CLI::App& app, Run& chosen);
 void add_execute_command(CLI::App& app, Run& chosen);
 void add_profile_command(CLI::App& app, Run& chosen);
-/// calibrate.
-void add_device_commands(CLI::App& app, Run& chosen);
+void add_calibrate_command(CLI::App& app, Run& chosen);
 void add_validate_command(CLI::App& app, Run& chosen);
 
 }  // namespace stowage::cli

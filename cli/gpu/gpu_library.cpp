@@ -1,6 +1,7 @@
 #include "cli/gpu/gpu_verbs.hpp"
 #include "cli/gpu/gpu_version.hpp"
 #include "executor/engine/engine.hpp"
+#include "profiler/calibrate/device_bench.hpp"
 
 namespace stowage::cli {
 namespace {
@@ -16,6 +17,12 @@ public:
         else
             execution.measure();
         return execution.take();
+    }
+    calibrate::Machine machine() override { return calibrate::make_device_bench()->machine(); }
+    calibrate::Measurements measure(const calibrate::CampaignOptions& options,
+                                    const executor::Progress& progress) override {
+        const auto bench = calibrate::make_device_bench();
+        return calibrate::run_campaign(*bench, options, progress);
     }
 };
 

@@ -4,6 +4,7 @@
 // verb runs.
 
 #include "executor/engine/execution.hpp"
+#include "profiler/calibrate/campaign.hpp"
 
 namespace stowage::cli {
 
@@ -13,6 +14,11 @@ public:
     /// Throws: DeviceError, OutOfMemory and UnsupportedError, with what is needed and what there is.
     virtual executor::ExecutionResult execute(const executor::ExecutionRequest& request,
                                               const executor::Progress& progress) = 0;
+    /// The machine, without measuring anything. Throws: DeviceError.
+    virtual calibrate::Machine machine() = 0;
+    /// Throws: DeviceError. Cost: most of a minute.
+    virtual calibrate::Measurements measure(const calibrate::CampaignOptions& options,
+                                            const executor::Progress& progress) = 0;
 };
 
 /// What the library exports, by this name: `extern "C" GpuVerbs* stowage_gpu_verbs()`; it lives as long as the library.

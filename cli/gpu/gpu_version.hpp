@@ -13,7 +13,8 @@ constexpr int layout_of_verbs() {
     std::size_t mixed = 0;
     for (const std::size_t size :
          {sizeof(executor::ExecutionRequest), sizeof(executor::ExecutionResult), sizeof(types::Node),
-          sizeof(recording::Profile), sizeof(program::TimelineEntry), sizeof(profiler::RawStep)})
+          sizeof(recording::Profile), sizeof(program::TimelineEntry), sizeof(profiler::RawStep),
+          sizeof(calibrate::Measurements), sizeof(calibrate::CampaignOptions)})
         mixed = (mixed * 1009 + size) % 1'000'000;
     return static_cast<int>(mixed);
 }

@@ -12,10 +12,11 @@ constinit std::atomic_flag release_was_reported;  // NOLINT(readability-identifi
 
 /// Without the folders of the machine that built it, so that the same error reads the same everywhere.
 std::string_view below_root(std::string_view file) {
-    const std::size_t executor = file.rfind("executor/");
-    const std::size_t tests = file.rfind("tests/");
-    const std::size_t start = tests != std::string_view::npos ? tests : executor;
-    return start == std::string_view::npos ? file : file.substr(start);
+    for (const std::string_view folder : {"tests/", "executor/", "profiler/"}) {
+        const std::size_t start = file.rfind(folder);
+        if (start != std::string_view::npos) return file.substr(start);
+    }
+    return file;
 }
 
 }  // namespace

@@ -57,7 +57,8 @@ void add_executor(Table& table) {
 void add_profiler(Table& table) {
     table["profiler/cupti"] = kScenarios;
     const Folders with_executor = kScenarios + kExecutor + Folders{"profiler/cupti", "profiler/injection"};
-    table["profiler/calibrate"] = with_executor;
+    // It runs single calls of layers.
+    table["profiler/calibrate"] = with_executor + Folders{"planner/layers"};
     table["profiler/record"] = with_executor;
     table["profiler/injection"] = kScenarios + Folders{"profiler/cupti", "profiler/injection"};
     table["profiler/torch"] = kScenarios;

@@ -12,6 +12,7 @@
 #include "executor/engine/raw_steps.hpp"
 #include "planner/layers/stage.hpp"
 #include "planner/program/lowering.hpp"
+#include "tests/profiler/calibrate/fake_bench.hpp"
 
 namespace stowage::cli {
 namespace {
@@ -154,6 +155,14 @@ profiler::RawStep raw_step(const program::StepProgram& program, const layers::St
     return step;
 }
 
+/// STOWAGE_FAKE_DEVICE names another device.
+calibrate::FakeBench fake_bench() {
+    calibrate::FakeBench bench;
+    const std::string_view device = environment("STOWAGE_FAKE_DEVICE");
+    if (!device.empty()) bench.name_device(std::string(device));
+    return bench;
+}
+
 class FakeVerbs final : public GpuVerbs {
 public:
     ExecutionResult execute(const ExecutionRequest& request, const executor::Progress& progress) override {
@@ -172,6 +181,13 @@ public:
         for (std::int64_t i = 0; i < request.record->steady; ++i)
             result.recorded_steps.push_back(raw_step(lowered.program, stage, false));
         return result;
+    }
+    calibrate::Machine machine() override { return fake_bench().machine(); }
+    calibrate::Measurements measure(const calibrate::CampaignOptions& options,
+                                    const executor::Progress& progress) override {
+        fail_if_asked();
+        calibrate::FakeBench bench = fake_bench();
+        return calibrate::run_campaign(bench, options, progress);
     }
 };
 

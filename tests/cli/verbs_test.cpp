@@ -67,14 +67,6 @@ TEST(Command, RefusesByNameWhatIsNotInThisVersion) {
     expect_refusal("report p.json --format html", "stowage: error: --format html is not in this version");
 }
 
-TEST(Command, ExitsWithFiveWhereADeviceIsNeeded) {
-    for (const char* verb : {"calibrate --out h.yaml"}) {
-        const CommandResult result = stowage(verb);
-        EXPECT_EQ(result.code, 5) << verb;
-        EXPECT_NE(result.error.find("libstowage_gpu.so"), std::string::npos) << verb;
-    }
-}
-
 TEST(Command, ShowsTheReadersErrorsAsTheyAre) {
     const TemporaryFolder folder;
     const std::string path = (folder / "bad.yaml").string();
