@@ -26,7 +26,7 @@ struct CampaignOptions {
     double beside_block_ms = 9;
     double warm_up_seconds = 3;
     double mix_seconds = 3;
-    double idle_mix_seconds = 2.5;  ///< at partial duty, the settling before it not counted
+    double idle_mix_seconds = 2;  ///< at partial duty, the settling before it not counted
     double settle_seconds = 1;
 };
 

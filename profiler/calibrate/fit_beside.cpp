@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "profiler/calibrate/fits.hpp"
 
@@ -39,7 +40,8 @@ std::string interval_text(const Interval& interval) {
                        doubt);
 }
 
-double fraction(const Interval& interval) { return std::max(0.0, rounded(interval.middle, 2)); }
+/// To a thousandth of a per cent.
+double fraction(const Interval& interval) { return std::max(0.0, std::round(interval.middle * 1e5) / 1e5); }
 
 void fit_class(const Draft& draft, types::KernelClass kernel_class, const Excesses& excesses) {
     const std::string name(types::name_of(kernel_class));

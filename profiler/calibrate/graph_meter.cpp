@@ -22,25 +22,25 @@ constexpr double kMarginUs = 300;
 
 }  // namespace
 
-/// Each copy on a side stream of its own, from here; `events` end them.
-void GraphMeter::fork_copies(int count, std::vector<executor::Event>& events) {
-    const executor::Event fork;
+/// A copy for each of `joins`, on a side stream of its own, from here.
+void GraphMeter::fork_copies(const executor::Event& fork, std::span<const executor::Event> joins) {
     fork.record(stream_.ref());
-    for (int i = 0; i < count; ++i) {
-        while (sides_.size() <= static_cast<std::size_t>(i)) sides_.emplace_back();
-        const executor::Stream& side = sides_[static_cast<std::size_t>(i)];
+    for (std::size_t i = 0; i < joins.size(); ++i) {
+        const executor::Stream& side = sides_[i];
         fork.make_wait(side.ref());
         check(cudaMemcpyAsync(pinned_, device_, kForkedBytes, cudaMemcpyDeviceToHost, side.get()), "capturing a copy");
-        events.emplace_back().record(side.ref());
+        joins[i].record(side.ref());
     }
 }
 
-/// Half of the kernels, the forks, the other half, and the joins.
+/// Half of the kernels, the forks, the other half, and the joins. Streams and events are made before the capture.
 executor::Graph GraphMeter::capture(const GraphShape& shape, int blocks) {
-    std::vector<executor::Event> joins;
+    const executor::Event fork;
+    const std::vector<executor::Event> joins(static_cast<std::size_t>(shape.branches - 1));
+    while (sides_.size() < joins.size()) sides_.emplace_back();
     executor::Capture capture(stream_.ref());
     for (int kernel = 0; kernel < shape.kernels; ++kernel) {
-        if (kernel == shape.kernels / 2 && shape.branches > 1) fork_copies(shape.branches - 1, joins);
+        if (kernel == shape.kernels / 2) fork_copies(fork, joins);
         empty_kernel(blocks, stream_.get());
     }
     for (const executor::Event& join : joins) join.make_wait(stream_.ref());

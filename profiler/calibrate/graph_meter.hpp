@@ -5,6 +5,7 @@
 // Tested by: tests/profiler/calibrate/calibration_gpu_test.cpp.
 
 #include <deque>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -28,7 +29,7 @@ public:
 private:
     [[nodiscard]] executor::Graph capture(const GraphShape& shape, int blocks);
     const executor::GraphExec& launched(const GraphShape& shape, int blocks);
-    void fork_copies(int count, std::vector<executor::Event>& events);
+    void fork_copies(const executor::Event& fork, std::span<const executor::Event> joins);
 
     const std::byte* device_;
     void* pinned_;

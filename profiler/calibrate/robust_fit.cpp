@@ -14,7 +14,7 @@ using Eigen::Index;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-constexpr double kHuber = 1.345;
+constexpr double kLeastDistance = 1e-3;  // in spreads: nearer rows weigh no more
 constexpr double kTukey = 4.685;
 constexpr double kExact = 1e-12;     // residuals below this are those of a perfect fit
 constexpr double kTolerance = 1e-9;  // of a parameter, relative to its size
@@ -22,7 +22,7 @@ constexpr int kMostSteps = 100;
 constexpr int kMostRounds = 50;
 constexpr double kNormalQuantile = 1.96;
 
-double huber_weight(double distance) { return distance <= kHuber ? 1.0 : kHuber / distance; }
+double inverse_weight(double distance) { return 1 / std::max(distance, kLeastDistance); }
 double tukey_weight(double distance) {
     if (distance >= kTukey) return 0;
     const double part = distance / kTukey;
@@ -162,7 +162,7 @@ private:
     VectorXd weights_;
 };
 
-/// Rounds of weighing and solving until the parameters stay.
+/// Rounds of weighing and solving until the parameters stay, if they do.
 bool settle(Solver& solver, double (*weight)(double)) {
     for (int round = 0; round < kMostRounds; ++round) {
         solver.weigh(weight);
@@ -201,8 +201,8 @@ Fit fit_robustly(const FitProblem& problem) {
     Solver solver(problem);
     solver.descend();
     Fit fit;
-    const bool steady = settle(solver, huber_weight);
-    fit.converged = settle(solver, tukey_weight) && steady;
+    settle(solver, inverse_weight);
+    fit.converged = settle(solver, tukey_weight);
     const VectorXd errors = solver.errors();
     for (Index i = 0; i < solver.at().size(); ++i) {
         const Parameter& parameter = problem.parameters[static_cast<std::size_t>(i)];

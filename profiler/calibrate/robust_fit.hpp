@@ -2,17 +2,17 @@
 
 // Parameters of a model of measured times, when some of the times are wrong.
 //
-// Least squares, each row weighted anew by how far it lies from the fit (iteratively reweighted): first by Huber's
-// weights, which pull in far rows but have one minimum only, then by Tukey's, which leave out what lies beyond 4.685
-// spreads. The spread is the median distance of the residuals, so up to half of the rows may be wrong. Each weighted
-// problem is solved by Levenberg and Marquardt's method; a parameter that would leave its bounds stays on the bound
-// while the others move.
+// Least squares, each row weighted anew by how far it lies from the fit (iteratively reweighted): first by the inverse
+// of its distance, which leads to the least sum of distances and is not drawn along by far rows, then by Tukey's
+// weights, which leave out what lies beyond 4.685 spreads. The spread is the median distance of the residuals. Up to a
+// third of the rows may be wrong, all to the same side. Each weighted problem is solved by Levenberg and Marquardt's
+// method; a parameter that would leave its bounds stays on the bound while the others move.
 //
 // Confidence: 1.96 times the root of the diagonal of s^2 (J' W J)^-1, s the weighted spread of the residuals; it says
 // how well the rows fix the parameter if the model is right, not how right the model is. A parameter on a bound has
 // the interval of one that was given.
 //
-// Source: Holland and Welsch 1977 (the weights and their constants); Marquardt 1963.
+// Source: Holland and Welsch 1977 (weights and constants); Schlossmacher 1973 (the sum of distances); Marquardt 1963.
 // Tested by: tests/profiler/calibrate/robust_fit_test.cpp, on rows with known parameters, noise and outliers.
 
 #include <cstddef>
