@@ -29,7 +29,7 @@ void add_untimed(const Recording& recording, std::vector<std::string>& doubts) {
     if (recording.untimed == 0) return;
     doubts.push_back(std::to_string(recording.untimed) +
                      " records are without times: the device was not idle when recording stopped, or had no memory "
-                     "left for CUPTI; wait for it before stopping, leave it 100 MiB");
+                     "left for CUPTI; wait for it before stopping, leave some memory free");
 }
 
 void add_taken_over(const Recording& recording, std::vector<std::string>& doubts) {

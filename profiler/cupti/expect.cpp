@@ -24,7 +24,7 @@ const char* advice(CUptiResult result) {
             return "the driver was not found, is older than CUDA 13, or is already being unloaded: nvidia-smi says "
                    "which "
                    "one is there";
-        case CUPTI_ERROR_OUT_OF_MEMORY: return "CUPTI found no memory for its buffers: leave it 100 MiB of the device";
+        case CUPTI_ERROR_OUT_OF_MEMORY: return "CUPTI found no memory for its buffers: leave some of the device free";
         default:
             return "another profiler in this process may hold CUPTI, which serves one at a time: run without Nsight, "
                    "compute-sanitizer, cuda-gdb or torch.profiler";

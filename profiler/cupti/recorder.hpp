@@ -30,7 +30,8 @@ class CuptiApi;
 
 struct RecorderOptions {
     RecordKinds kinds = kOperationKinds;
-    /// Buffers of 8 MiB, some 50,000 records each, that lie ready from the start on. More are made as they are needed.
+    /// Buffers of 8 MiB, for 38,800 kernels or 209,700 calls each, that lie ready from the start on. More are made as
+    /// they are needed.
     std::size_t buffers_ahead = 4;
     /// Notes when the host waits, by callback, so that `doubts_about` can say that records stopped coming. Only where
     /// every wait leaves a record: with `synchronizations` or `driver_calls` among the kinds.

@@ -2,7 +2,7 @@
 
 // What one process that was recorded from within leaves behind: a file that its launcher reads and removes.
 //
-// Cost: 1 million records are some 60 MB, written and read at about 1 GB/s.
+// Cost: linear; the file has 72 bytes an activity, 41 a call, and each name once.
 // Tested by: tests/profiler/injection/raw_file_test.cpp.
 
 #include <cstdint>

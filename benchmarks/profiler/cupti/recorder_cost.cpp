@@ -194,9 +194,9 @@ int main(int count, char** arguments) {
     static_cast<void>(std::signal(SIGPIPE, SIG_IGN));  // a process that ended says why itself
     std::vector<Worker> workers;
     for (const Way way : kWays) workers.push_back(start(way));
-    print("bound by the device: graphs of 200 kernels and kernels one by one, some 12 us each",
+    print("bound by the device: graphs of 200 kernels and kernels one by one, over 16 MiB each",
           measure(workers, Order::long_kernels, rounds));
-    print("bound by the host: the same with kernels of 2 us", measure(workers, Order::short_kernels, rounds));
+    print("bound by the host: the same, over 4 KiB each", measure(workers, Order::short_kernels, rounds));
     int failed = 0;
     for (const Worker& worker : workers) {
         send(worker.orders, Order::end);

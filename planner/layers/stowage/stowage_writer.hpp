@@ -139,6 +139,8 @@ private:
 
     ParameterIndex declare(Parameter parameter);
 
+    ParameterIndex declare(Parameter parameter);
+
     DataType gradient_type_{};
 };
 

@@ -52,7 +52,7 @@ TEST(Doubts, SayHowManyRecordsHaveNoTimes) {
     ASSERT_EQ(doubts_about(recording).size(), 1U);
     EXPECT_EQ(doubts_about(recording)[0],
               "3 records are without times: the device was not idle when recording stopped, or had no memory left for "
-              "CUPTI; wait for it before stopping, leave it 100 MiB");
+              "CUPTI; wait for it before stopping, leave some memory free");
 }
 
 constexpr const char* kWho =
