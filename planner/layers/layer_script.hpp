@@ -235,7 +235,7 @@ struct Parameter {
     /// Elements of this tensor over all tensor- and expert-parallel ranks, each element counted once, before vocabulary
     /// padding: what a model's published parameter count adds up. 0 for a copy of a parameter that lives elsewhere.
     std::int64_t model_elements = 0;
-    bool shared = false;  ///< lies where the parameter of this name of an earlier script lies: the rank has it once
+    bool shared = false;    ///< lies where the parameter of this name of an earlier script lies: the rank has it once
     bool fp8_copy = false;  ///< implementation stowage: an FP8 copy of it stands beside it, see Fp8Place
 
     [[nodiscard]] std::int64_t elements() const;

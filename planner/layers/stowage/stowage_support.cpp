@@ -44,12 +44,22 @@ void check_kind_of_model(const types::Model& model, Missing& missing) {
                  setting("transformer_impl", model.transformer_impl), "leave it out: it is about Megatron's layers");
     missing.when(!model.masked_softmax_fusion, "model.masked_softmax_fusion", "masked_softmax_fusion: false",
                  "leave it out: it is about Megatron's layers");
-    missing.when(model.mtp_num_layers > 0 && is_bare_stack(model), "model.mtp_num_layers",
-                 "multi-token prediction without a vocabulary", "set mtp_num_layers to 0");
-    missing.when(!model.mtp_mixers.empty(), "model.hybrid_layer_pattern",
-                 "multi-token prediction with a pattern of its own", "leave the part behind the slash out");
     const bool tied = !is_bare_stack(model) && !model.untie_embeddings_and_output_weights;
     missing.when(tied, "model.untie_embeddings_and_output_weights", "tied embeddings", "set it to true");
+}
+
+/// The layer inside is one as the model's last, and its projection a linear in bf16.
+void check_prediction(const Scenario& scenario, Missing& missing) {
+    const types::Model& model = scenario.model;
+    if (model.mtp_num_layers == 0) return;
+    missing.when(is_bare_stack(model), "model.mtp_num_layers", "multi-token prediction without a vocabulary",
+                 "set mtp_num_layers to 0");
+    missing.when(!model.mtp_mixers.empty(), "model.hybrid_layer_pattern",
+                 "multi-token prediction with a pattern of its own", "leave the part behind the slash out");
+    missing.when(scenario.parallel.tensor_model_parallel_size > 1, "parallel.tensor_model_parallel_size",
+                 "multi-token prediction under tensor parallelism", "use 1");
+    missing.when(scenario.precision != types::Precision::bf16, "model.mtp_num_layers",
+                 "multi-token prediction in another precision than bf16", "set mtp_num_layers to 0, or use bf16");
 }
 
 /// What the model says of its experts.
@@ -247,7 +257,6 @@ void check_tensor_parallel(const Scenario& scenario, Missing& missing) {
     missing.when(model.add_bias_linear, "model.add_bias_linear", "biases of linears under tensor parallelism",
                  "set add_bias_linear to false");
     missing.when(model.multi_latent_attention, kTensor, "multi-latent attention under tensor parallelism", "use 1");
-    missing.when(model.mtp_num_layers > 0, kTensor, "multi-token prediction under tensor parallelism", "use 1");
     const auto divides = [&](std::int64_t size) { return size % ranks == 0; };
     missing.when(!divides(model.num_attention_heads) || !divides(model.num_query_groups), kTensor,
                  "heads that tensor parallelism does not divide", "choose a size that divides heads and groups");
@@ -277,6 +286,7 @@ void check_stowage_layers(const Scenario& scenario, Missing& missing) {
     check_parallel(scenario.parallel, missing);
     check_tensor_parallel(scenario, missing);
     check_kind_of_model(scenario.model, missing);
+    check_prediction(scenario, missing);
     check_experts(scenario, missing);
     check_attention(scenario.model, missing);
     check_widths(scenario, missing);

@@ -232,6 +232,8 @@ TEST(StowageMtp, NamesWhatItLacks) {
          [](Scenario& s) {
              s.recompute = {types::RecomputeGranularity::full, types::RecomputeMethod::uniform, 1, {}};
          }},
+        {"multi-token prediction in another precision than bf16",
+         [](Scenario& s) { s.precision = types::Precision::fp8_tensorwise; }},
         {"multi-token prediction under tensor parallelism",
          [](Scenario& s) {
              s.model.moe_shared_expert_intermediate_size = 0;
@@ -250,7 +252,8 @@ TEST(StowageMtp, NamesWhatItLacks) {
         } catch (const types::UnsupportedError& error) {
             refusal = error.what();
         }
-        EXPECT_EQ(refusal, "not supported by the layers of implementation stowage:\n  - " + feature);
+        EXPECT_TRUE(refusal.starts_with("not supported by the layers of implementation stowage:\n  - ")) << refusal;
+        EXPECT_NE(refusal.find("\n  - " + feature), std::string::npos) << refusal;
     }
 }
 
