@@ -137,7 +137,7 @@ public:
 
     void compare(const MeasuredItem& item) {
         try {
-            comparison_.runs.push_back(compare_measurement(item, sources_));
+            add(compare_measurement(item, sources_));
             if (!comparison_.machine) comparison_.machine = machine_of(item);
         } catch (const types::InputError&) {
             throw;
@@ -151,8 +151,7 @@ public:
         if (item.scenario().implementation != types::Implementation::stowage)
             return comparison_.not_measured.push_back({item.name, "its layers are Megatron's, which do not run here"});
         try {
-            comparison_.runs.push_back(
-                predict_only(prepare_item(options_.common, item).execution, item.name, sources_));
+            add(predict_only(prepare_item(options_.common, item).execution, item.name, sources_));
             comparison_.not_measured.push_back(why);
         } catch (const types::Error& error) {
             const std::string message = error.what();
@@ -164,6 +163,12 @@ public:
     [[nodiscard]] const reports::Comparison& result() const { return comparison_; }
 
 private:
+    void add(reports::ComparedRun run) {
+        if (!run.recording_problem.empty())
+            comparison_.failed.push_back({run.name, "not predicted from its recording: " + run.recording_problem});
+        comparison_.runs.push_back(std::move(run));
+    }
+
     static std::optional<recording::Machine> machine_of(const MeasuredItem& item) {
         return reports::read_measurement(item.document, item.file).machine;
     }

@@ -194,8 +194,12 @@ void add_columns(ComparedRun& run, const Configuration& configuration, const rec
     ComparedRun recorded = run;
     add(run, predict_run(configuration, nullptr), true);
     if (recording == nullptr) return;
-    add(recorded, predict_run(configuration, recording), false);
-    add_recorded(run, std::move(recorded));
+    try {
+        add(recorded, predict_run(configuration, recording), false);
+        add_recorded(run, std::move(recorded));
+    } catch (const types::Error& error) {
+        run.recording_problem = error.what();
+    }
 }
 
 Configuration on_machine(types::Scenario scenario, types::OffloadChoice choice, std::int64_t rank, bool planned,

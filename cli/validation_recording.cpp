@@ -68,8 +68,11 @@ std::shared_ptr<const recording::Recording> SliceRecordings::find(const types::S
     if (const auto found = recordings_.find(key); found != recordings_.end()) return found->second;
     std::error_code ignored;
     auto& recording = recordings_[key];
-    if (folder_ && fs::is_regular_file(path_of(key), ignored))
+    if (!folder_ || !fs::is_regular_file(path_of(key), ignored)) return recording;
+    try {
         recording = std::make_shared<const recording::Recording>(recording::read_recording(path_of(key)));
+    } catch (const types::InputError&) {  // half a file is none: the slice is recorded again
+    }
     return recording;
 }
 

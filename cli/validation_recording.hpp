@@ -31,7 +31,7 @@ public:
 
     /// A file of the schema stowage/recording/1. Throws: types::InputError.
     void add_file(const std::string& path);
-    /// Null if there is none. A file that is there is read once.
+    /// Null if there is none that is whole. A file that is there is read once.
     std::shared_ptr<const recording::Recording> find(const types::Scenario& scenario, std::int64_t pipeline_rank);
     /// Written to the folder, if there is one.
     void keep(const types::Scenario& scenario, std::int64_t pipeline_rank, recording::Recording recording);

@@ -51,6 +51,7 @@ struct ComparedRun {
     std::string graphs;
     std::vector<ComparedQuantity> quantities;
     std::vector<ComparedLabel> labels;
+    std::string recording_problem = {};  ///< why there is no second column, if a recording could not be used
 
     [[nodiscard]] const ComparedQuantity* find(const std::string& quantity) const;
 };

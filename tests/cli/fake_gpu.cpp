@@ -48,14 +48,14 @@ void write_down(const ExecutionRequest& request) {
         file << "layer " << layer << " " << request.choice.free->by_layer[layer].joined() << "\n";
 }
 
-void fail_if_asked(const ExecutionRequest& request) {
+void fail_if_asked(const ExecutionRequest& request = {}) {
     const std::string_view kind = environment("STOWAGE_FAKE_ERROR");
     if (kind == "device") throw types::Error(types::ExitCode::device, "error: there is no device here");
     if (kind == "memory") throw executor::OutOfMemory("device memory", Bytes{3}, Bytes{1}, Bytes{2});
     if (kind == "unsupported") throw types::UnsupportedError("this version cannot execute that");
     if (kind == "input") throw types::InputError("table.json: error: cannot be read");
-    if (kind == "planned" && request.allocator == AllocatorKind::planned)
-        throw OutOfMemory("device memory", Bytes{3}, Bytes{1}, Bytes{2});
+    if (kind == "planned" && request.allocator == executor::AllocatorKind::planned)
+        throw executor::OutOfMemory("device memory", Bytes{3}, Bytes{1}, Bytes{2});
     if (kind == "bug") throw std::logic_error("something that cannot be");
 }
 

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tests/cli/command.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -37,14 +38,16 @@ protected:
                        "  - {name: own, policy: stowage}\n");
     }
     void TearDown() override {
-        for (const char* name : {"STOWAGE_GPU_LIBRARY", "STOWAGE_FAKE_REQUEST", "STOWAGE_FAKE_APPEND",
-                                 "STOWAGE_FAKE_ERROR"})
+        for (const char* name :
+             {"STOWAGE_GPU_LIBRARY", "STOWAGE_FAKE_REQUEST", "STOWAGE_FAKE_APPEND", "STOWAGE_FAKE_ERROR"})
             unsetenv(name);
     }
     [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
-    /// Executions so far.
-    [[nodiscard]] std::int64_t runs() const {
-        return std::filesystem::exists(folder_ / "asked") ? count_of(file_text(folder_ / "asked"), "rank ") : 0;
+    /// Executions so far that measured, and those that recorded.
+    [[nodiscard]] std::int64_t runs() const { return asked_for("\nrank ") - recordings(); }
+    [[nodiscard]] std::int64_t recordings() const { return asked_for("\nrecorded "); }
+    [[nodiscard]] std::int64_t asked_for(const std::string& words) const {
+        return std::filesystem::exists(folder_ / "asked") ? count_of("\n" + file_text(folder_ / "asked"), words) : 0;
     }
     [[nodiscard]] std::string run_list(const std::string& options = {}) const {
         return "validate --run " + path("list.yaml") + " --out " + path("out") + " " + options;
@@ -64,6 +67,7 @@ TEST_F(ValidateRun, SetsEveryConfigurationBesideItsPrediction) {
     const CommandResult result = stowage(run_list("--json"));
     ASSERT_EQ(result.code, 0) << result.error;
     EXPECT_EQ(runs(), 6);
+    EXPECT_EQ(recordings(), 2) << "one a slice";
     const json answer = json::parse(result.out);
     EXPECT_EQ(answer.at("schema"), "stowage/comparison/1");
     const json steps = rows_of(answer, "step_time_us");
@@ -72,9 +76,14 @@ TEST_F(ValidateRun, SetsEveryConfigurationBesideItsPrediction) {
     // The fake takes 250,000 us and one more each step; some 1.5 s of the predicted step are asked for.
     EXPECT_NEAR(steps[0].at("measured").get<double>(), 250'000, 20);
     EXPECT_GT(steps[0].at("predicted").get<double>(), 1000);
-    EXPECT_DOUBLE_EQ(steps[0].at("error").get<double>(), steps[0].at("predicted").get<double>() /
-                                                                 steps[0].at("measured").get<double>() - 1);
-    EXPECT_TRUE(steps[0].at("error_from_recording").is_null());
+    EXPECT_DOUBLE_EQ(steps[0].at("error").get<double>(),
+                     steps[0].at("predicted").get<double>() / steps[0].at("measured").get<double>() - 1);
+    for (const json& row : steps) {
+        const double from_recording = row.at("predicted_from_recording").get<double>();
+        EXPECT_DOUBLE_EQ(row.at("error_from_recording").get<double>(),
+                         from_recording / row.at("measured").get<double>() - 1);
+        EXPECT_NE(from_recording, row.at("predicted").get<double>()) << "the fake's kernels take a microsecond each";
+    }
     EXPECT_EQ(answer.at("summary").at("step_time_us").at("rows"), 6);
     // The fake says 1.5 ms of 250 where nothing leaves: 0.6 % of the step.
     EXPECT_NEAR(rows_of(answer, "exposed_copy_us")[0].at("error").get<double>(), -0.006, 1e-6);
@@ -87,6 +96,7 @@ TEST_F(ValidateRun, GoesOnWhereItWas) {
     EXPECT_EQ(runs(), 3);
     const CommandResult result = stowage(run_list("--json"));
     EXPECT_EQ(runs(), 6);
+    EXPECT_EQ(recordings(), 2);
     EXPECT_EQ(count_of(result.error, "is there already"), 3) << result.error;
     const CommandResult again = stowage(run_list("--json"));
     EXPECT_EQ(runs(), 6);
@@ -96,12 +106,15 @@ TEST_F(ValidateRun, GoesOnWhereItWas) {
     EXPECT_EQ(compared.code, 0) << compared.error;
     EXPECT_EQ(json::parse(compared.out).at("rows"), json::parse(result.out).at("rows"));
     // A broken file is none.
+    bool measurement = false;
+    bool recording = false;
     for (const auto& entry : std::filesystem::directory_iterator(folder_ / "out")) {
-        write_text(entry.path(), "{");
-        break;
+        bool& broken = entry.path().filename().string().starts_with("recording-") ? recording : measurement;
+        if (!std::exchange(broken, true)) write_text(entry.path(), "{");
     }
     (void)stowage(run_list("--quiet"));
     EXPECT_EQ(runs(), 7);
+    EXPECT_LE(recordings(), 3) << "only where a run of the slice is missing too";
 }
 
 TEST_F(ValidateRun, ComparesMeasurementFilesAndFoldersOfThem) {
@@ -114,6 +127,22 @@ TEST_F(ValidateRun, ComparesMeasurementFilesAndFoldersOfThem) {
     const json answer = json::parse(folder.out);
     EXPECT_EQ(rows_of(answer, "step_time_us").size(), 7U) << "the measurement, and six predictions of the list";
     EXPECT_EQ(answer.at("not_measured").size(), 6U);
+}
+
+TEST_F(ValidateRun, RecordsNothingUnlessItIsWanted) {
+    const CommandResult result = stowage(run_list("--json --no-recording"));
+    ASSERT_EQ(result.code, 0) << result.error;
+    EXPECT_EQ(recordings(), 0);
+    EXPECT_TRUE(rows_of(json::parse(result.out), "step_time_us")[0].at("error_from_recording").is_null());
+}
+
+// What a recording is of has neither graphs nor offloading, whatever the configuration that asked for it has.
+TEST_F(ValidateRun, RecordsTheSliceEagerWithNothingOffloaded) {
+    ASSERT_EQ(stowage("validate --run --quiet " + kOwn + " --policy stowage").code, 0);
+    const std::string asked = file_text(folder_ / "asked");
+    const std::string recording = asked.substr(0, asked.find("\nrank ", asked.find("\nrank ") + 1));
+    for (const char* line : {"recorded 3\n", "policy none\n", "allocator caching\n", "modules \n", "profile 0\n"})
+        EXPECT_NE(recording.find(line), std::string::npos) << line << recording;
 }
 
 TEST_F(ValidateRun, TellsAFailureAndGoesOn) {

@@ -62,9 +62,8 @@ TEST(StepTimes, PassesOverWhatTheProgramHasNot) {
 }
 
 TEST(StepTimes, FindsNodesOfGraphsAmongTheOperationsThatWereCaptured) {
-    const StepProgram program =
-        tests::hand_graphs({{operation(OperationKind::compute, Stream::main)}},
-                           {operation(OperationKind::graph_launch, Stream::main)});
+    const StepProgram program = tests::hand_graphs({{operation(OperationKind::compute, Stream::main)}},
+                                                   {operation(OperationKind::graph_launch, Stream::main)});
     const auto& captured = program.instances(RunStage::capture);
     TimelineEntry node = entry(0, Stream::main, 0, 10);
     StageTimeline timeline;

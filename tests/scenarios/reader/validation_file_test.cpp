@@ -64,9 +64,9 @@ TEST_F(ValidationFiles, GiveEverySliceEveryVariantUnlessItNamesSome) {
 }
 
 TEST_F(ValidationFiles, LetTheVariantHaveTheLastWord) {
-    const ValidationFile file = read_validation_file(
-        write("slices: [{name: one, batch: {seq_length: 2048}, steps: 3, allocator: planned}]\n"
-              "variants: [{name: long, batch: {seq_length: 8192}, steps: 9}]\n"));
+    const ValidationFile file =
+        read_validation_file(write("slices: [{name: one, batch: {seq_length: 2048}, steps: 3, allocator: planned}]\n"
+                                   "variants: [{name: long, batch: {seq_length: 8192}, steps: 9}]\n"));
     EXPECT_EQ(file.cases.at(0).loaded.scenario.batch.seq_length, 8192);
     EXPECT_EQ(file.cases.at(0).run.steps, 9);
     EXPECT_EQ(file.cases.at(0).run.allocator, "planned");
