@@ -1,7 +1,7 @@
 #pragma once
 
 // Matrix products of FP8 operands with a scale for each tensor, as a forward linear layer does them: fast sums, result
-// in bf16. The executor's own GEMMs are of bf16; this is what a calibration needs and no more.
+// in bf16: the product alone, without the copies to FP8 that the executor's layers make beside it.
 //
 // Tested by: tests/profiler/calibrate/calibration_gpu_test.cpp.
 
