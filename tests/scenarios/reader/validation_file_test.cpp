@@ -81,7 +81,7 @@ TEST_F(ValidationFiles, MayHaveSlicesOrVariantsOrNeither) {
 
 TEST_F(ValidationFiles, PointAtWhatIsWrong) {
     EXPECT_EQ(message_of("slices:\n  - {name: one, model: {num_layer: 4}}\n"),
-              "list.yaml:4:24: error: slices[0].model: unknown key 'num_layer'\n"
+              "list.yaml:4:25: error: slices[0].model: unknown key 'num_layer'\n"
               "    - {name: one, model: {num_layer: 4}}\n"
               "                          ^\n"
               "hint: did you mean 'num_layers'?");
@@ -91,7 +91,7 @@ TEST_F(ValidationFiles, PointAtWhatIsWrong) {
               "                         ^\n"
               "hint: did you mean 'policy'?");
     EXPECT_EQ(message_of("slices: [{name: one, policy: both}]\n"),
-              "list.yaml:3:30: error: slices[0].policy: found 'both', expected none, megatron or stowage\n"
+              "list.yaml:3:30: error: slices[0].policy: found 'both', expected one of none, megatron, stowage\n"
               "  slices: [{name: one, policy: both}]\n"
               "                               ^");
 }
@@ -108,7 +108,7 @@ TEST_F(ValidationFiles, WantNamesThatFilesCanHaveOnce) {
 TEST_F(ValidationFiles, NameTheCombinationThatDoesNotFit) {
     const std::string message =
         message_of("slices: [{name: odd, model: {num_layers: 7}}]\nvariants: [{name: a}, {name: b}]\n");
-    EXPECT_TRUE(message.starts_with("list.yaml: error: in 'odd/a':\nlist.yaml:3:")) << message;
+    EXPECT_TRUE(message.starts_with("list.yaml: error: in 'odd/a':\n" + kBase + ":14:42: error: parallel.")) << message;
     EXPECT_EQ(message.find("odd/b"), std::string::npos) << "the same error once";
 }
 
