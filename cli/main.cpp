@@ -23,7 +23,7 @@ constexpr const char* kFooter =
     "Example:\n"
     "  stowage plan scenarios/llama3-70b-tp4-pp4.yaml --out plan.json --trace trace.json\n";
 
-void add_commands(CLI::App& app, stowage::cli::Run& chosen) {
+void add_commands(CLI::App& app, stowage::cli::Run& chosen, const std::vector<std::string>& behind_dashes) {
     using namespace stowage::cli;
     app.set_version_flag("--version", std::string("stowage ") + stowage::reports::kVersion);
     app.require_subcommand(1);
@@ -38,7 +38,7 @@ void add_commands(CLI::App& app, stowage::cli::Run& chosen) {
     add_validate_command(app, chosen);
     add_schema_command(app, chosen);
     add_execute_command(app, chosen);
-    add_profile_command(app, chosen);
+    add_profile_command(app, chosen, behind_dashes);
     add_calibrate_command(app, chosen);
 }
 
@@ -57,10 +57,20 @@ void refuse_unknown_verb(const CLI::App& app, int argc, char** argv) {
     throw stowage::cli::CommandLineError("there is no verb '" + asked + "'\nhint: " + hint);
 }
 
+/// `profile` takes a command behind `--`, whose arguments are its own. Result: the command; `argc` ends in front of it.
+std::vector<std::string> cut_command(int& argc, char** argv) {
+    if (argc < 2 || std::string_view(argv[1]) != "profile") return {};
+    char** const end = argv + argc;
+    char** const dashes = std::find(argv, end, std::string_view("--"));
+    argc = static_cast<int>(dashes - argv);
+    return dashes == end ? std::vector<std::string>{} : std::vector<std::string>(dashes + 1, end);
+}
+
 int run(int argc, char** argv) {
     CLI::App app("Plans activation offloading for Megatron-style transformer training.", "stowage");
     stowage::cli::Run chosen;
-    add_commands(app, chosen);
+    const std::vector<std::string> command = cut_command(argc, argv);
+    add_commands(app, chosen, command);
     refuse_unknown_verb(app, argc, argv);
     try {
         app.parse(argc, argv);

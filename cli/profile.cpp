@@ -1,246 +1,81 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
-#include "cli/execute_policy.hpp"
-#include "cli/gpu_library.hpp"
-#include "cli/inputs.hpp"
 #include "cli/outputs.hpp"
+#include "cli/profile_command.hpp"
+#include "cli/profile_scenario.hpp"
 #include "cli/verb.hpp"
-#include "planner/rules/legality.hpp"
-#include "planner/search/candidates.hpp"
-#include "profiler/record/make_recording.hpp"
-#include "reports/document.hpp"
-#include "reports/outcome_json.hpp"
 #include "reports/recording_report.hpp"
 #include "scenarios/recording/recording_file.hpp"
 
 namespace stowage::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::int64_t kMostRanks = 1'000'000;
-constexpr std::int64_t kMostTimedSteps = 10'000;
-constexpr std::int64_t kMostRecorded = 20;
-
 struct ProfileOptions {
     CommonOptions common;
-    std::string input;
     std::string out;
-    std::optional<std::int64_t> rank;
-    std::int64_t steps = 10;
-    std::int64_t warmup = 3;
-    std::string warmup_seconds = "3";
-    std::int64_t recorded = 3;
-    std::optional<std::string> gemm_table;
-    bool no_groups = false;
+    ScenarioProfile scenario;
+    CommandProfile command;
 };
 
-/// All runs of one profile take the same algorithms of matrix products: from the user's table, else from one that goes
-/// when the profile is made.
-class GemmTable {
-public:
-    explicit GemmTable(const std::optional<std::string>& given) : path_(given.value_or("")), own_(!given) {
-        if (own_) path_ = (fs::temp_directory_path() / fmt::format("stowage-gemm-{}.json", ::getpid())).string();
-    }
-    GemmTable(const GemmTable&) = delete;
-    GemmTable& operator=(const GemmTable&) = delete;
-    GemmTable(GemmTable&&) = delete;
-    GemmTable& operator=(GemmTable&&) = delete;
-    ~GemmTable() {
-        std::error_code ignored;
-        if (own_) fs::remove(path_, ignored);
-    }
-    [[nodiscard]] const std::string& path() const { return path_; }
-
-private:
-    std::string path_;
-    bool own_;
-};
-
-std::string text_of_file(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::ostringstream text;
-    text << file.rdbuf();
-    if (!file) throw types::InputError(path + ": error: reading it failed");
-    return text.str();
+void refuse_combinations(const ProfileOptions& options) {
+    const ScenarioProfile& scenario = options.scenario;
+    const bool has_command = !options.command.command.empty();
+    if (has_command != scenario.input.empty())
+        throw CommandLineError(has_command ? "profile: found a scenario and a command, expected one of them"
+                                           : "profile: expected a scenario, or -- and a command");
+    if (has_command) return;
+    refuse_to_replace(scenario.input, "--out", options.out);
+    if (!scenario.gemm_table) return;
+    refuse_to_replace(scenario.input, "--gemm-table", *scenario.gemm_table);
+    refuse_to_replace(*scenario.gemm_table, "--out", options.out);
 }
 
-types::Scenario without_graphs(types::Scenario scenario) {
-    scenario.cuda_graph.cuda_graph_impl = types::CudaGraphImpl::none;
-    scenario.cuda_graph.cuda_graph_modules.clear();
-    return scenario;
-}
-
-bool has_graphs(const types::Scenario& scenario) {
-    return scenario.cuda_graph.cuda_graph_impl != types::CudaGraphImpl::none;
-}
-
-std::int64_t rank_of(const ProfileOptions& options, const search::Job& job, const types::OffloadChoice& choice) {
-    const std::int64_t ranks = std::ssize(job.stages);
-    if (options.rank && *options.rank >= ranks)
-        throw CommandLineError(
-            fmt::format("--rank: found {}, expected a pipeline rank from 0 to {}", *options.rank, ranks - 1));
-    if (options.rank) return *options.rank;
-    const search::Outcome outcome = search::evaluate(job, choice);
-    if (!outcome.runs()) throw types::Error(types::ExitCode::no, reports::stop_reason(outcome));
-    return outcome.fullest_rank().pipeline_rank;
-}
-
-/// The most modules that may be offloaded at once, with everything that they save.
-types::OffloadChoice everything(const search::Job& job) {
-    types::OffloadChoice choice = search::make_choice(job, {}, 1);
-    choice.min_offloaded_tensor_size = 0;
-    choice.delta_bytes_across_pp_ranks = 0;
-    choice.max_inflight_offloads.reset();
-    choice.delay_until_cuda_graph = false;
-    for (const types::ModuleSet& modules : rules::legal_subsets(job.scenario, search::modules_with_sites(job, 0)))
-        if (modules.size() > choice.modules.size()) choice.modules = modules;
-    return choice;
-}
-
-/// What the runs of one profile have in common: nothing leaves, and steps are recorded instead of measured.
-executor::ExecutionRequest common_request(const ProfileOptions& options, const search::Job& job, std::int64_t rank,
-                                          const GemmTable& table) {
-    executor::ExecutionRequest request;
-    request.scenario = job.scenario;
-    request.choice = search::make_choice(job, {}, 1);
-    request.pipeline_rank = rank;
-    request.policy = "none";
-    request.caching_config = job.allocator;
-    request.steps = options.steps;
-    request.warmup_steps = options.warmup;
-    request.warmup_seconds = parse_seconds("--warmup-seconds", options.warmup_seconds);
-    request.profile = false;
-    request.gemm_table = table.path();
-    request.record = executor::RecordedSteps{.first = false, .steady = options.recorded};
-    return request;
-}
-
-recording::Recording header_of(const ProfileOptions& options, const executor::ExecutionRequest& request,
-                               const recording::Measurement& measured) {
-    recording::Recording header;
-    header.source = "stowage";
-    header.implementation = measured.implementation;
-    header.scenario_name = measured.scenario;
-    header.scenario_text = text_of_file(options.input);
-    header.pipeline_rank = request.pipeline_rank;
-    header.machine = measured.machine;
-    header.samples = measured.samples;
-    header.step_times = measured.event_times;
-    return header;
-}
-
-/// Runs the eager steps, those with graphs if the scenario has any, and the first iteration in which everything leaves.
-class Profile {
-public:
-    Profile(const ProfileOptions& options, types::Scenario scenario)
-        : options_(options),
-          scenario_(std::move(scenario)),
-          job_(search::prepare(without_graphs(scenario_))),
-          gpu_(open_gpu_verbs("profile")),
-          table_(options.gemm_table) {}
-
-    recording::Recording run() {
-        const std::int64_t rank = rank_of(options_, job_, search::make_choice(job_, {}, 1));
-        const executor::ExecutionRequest eager = common_request(options_, job_, rank, table_);
-        recording::Recording header = header_of(options_, eager, run(eager));
-        if (has_graphs(scenario_)) run(with_graphs(eager));
-        if (!options_.no_groups) run(first_iteration(eager));
-        return profiler::make_recording(steps_, std::move(header));
-    }
-
-private:
-    recording::Measurement run(const executor::ExecutionRequest& request) {
-        executor::ExecutionResult result =
-            gpu_.execute(request, [&](const std::string& line) { say(options_.common, line); });
-        for (profiler::RawStep& step : result.recorded_steps) steps_.push_back(std::move(step));
-        return std::move(result.measurement);
-    }
-
-    [[nodiscard]] executor::ExecutionRequest with_graphs(executor::ExecutionRequest request) const {
-        request.scenario = scenario_;
-        request.steps = 0;
-        request.record->steady = 1;
-        return request;
-    }
-
-    [[nodiscard]] executor::ExecutionRequest first_iteration(executor::ExecutionRequest request) const {
-        request.policy = "megatron";
-        request.choice = everything(job_);
-        request.record = executor::RecordedSteps{.first = true, .steady = 0};
-        return request;
-    }
-
-    const ProfileOptions& options_;
-    types::Scenario scenario_;
-    search::Job job_;
-    GpuVerbs& gpu_;
-    GemmTable table_;
-    std::vector<profiler::RawStep> steps_;
-};
-
-types::Scenario read_scenario(const ProfileOptions& options) {
-    if (reports::looks_like_json(options.input))
-        throw types::InputError(options.input + ": error: is JSON, expected a scenario (YAML)");
-    ExecutedPolicyOptions none;
-    none.policy = "none";
-    return read_executed_policy(options.common, options.input, none).scenario;
-}
-
-types::ExitCode run_profile(const ProfileOptions& options) {
-    refuse_to_replace(options.input, "--out", options.out);
-    if (options.gemm_table) {
-        refuse_to_replace(options.input, "--gemm-table", *options.gemm_table);
-        refuse_to_replace(*options.gemm_table, "--out", options.out);
-    }
-    static_cast<void>(parse_seconds("--warmup-seconds", options.warmup_seconds));  // before anything takes time
-    types::Scenario scenario = read_scenario(options);
-    reports::OutputFile out(options.out);
-    const recording::Recording recording = Profile(options, std::move(scenario)).run();
+void write(const ProfileOptions& options, reports::OutputFile& out, const recording::Recording& recording) {
     const std::string text = recording::recording_text(recording);
     out.write(text);
     out.commit();
     say(options.common, fmt::format("wrote {}: {} KiB", options.out, (text.size() + 1023) / 1024));
+}
+
+types::ExitCode answer(const CommonOptions& common, const recording::Recording& recording) {
     const reports::Json summary = reports::recording_summary(recording);
-    if (options.common.json)
+    if (common.json)
         print(reports::to_text(summary));
-    else if (!options.common.quiet)
+    else if (!common.quiet)
         print(reports::recording_text(summary));
     return types::ExitCode::yes;
 }
 
+types::ExitCode run_profile(const ProfileOptions& options) {
+    refuse_combinations(options);
+    const bool injected = !options.command.command.empty();
+    types::Scenario scenario;
+    if (!injected) scenario = read_profiled_scenario(options.common, options.scenario);
+    reports::OutputFile out(options.out);  // before hours have gone into it
+    const recording::Recording recording =
+        injected ? profile_command(options.common, options.command)
+                 : profile_scenario(options.common, options.scenario, std::move(scenario));
+    write(options, out, recording);
+    return answer(options.common, recording);
+}
+
 }  // namespace
 
-void add_profile_command(CLI::App& app, Run& chosen) {
+void add_profile_command(CLI::App& app, Run& chosen, const std::vector<std::string>& behind_dashes) {
     const auto options = std::make_shared<ProfileOptions>();
-    CLI::App* const verb = add_verb(
-        app, "profile", "Records what one rank's step does on a GPU, for 'plan' and 'validate' to predict from.",
-        "stowage profile scenarios/dense-8x4096.yaml --out recording.json", options->common);
-    verb->add_option("SCENARIO", options->input, "scenario file (YAML) with implementation: stowage")->required();
+    options->command.command = behind_dashes;
+    CLI::App* const verb = add_verb(app, "profile",
+                                    "Records what one rank's step, or a command, does on a GPU: 'plan' and "
+                                    "'validate' predict from it.",
+                                    "stowage profile scenarios/dense-8x4096.yaml --out recording.json\n"
+                                    "  stowage profile --out recording.json -- python train.py",
+                                    options->common);
+    verb->add_option("SCENARIO", options->scenario.input, "scenario file (YAML) with implementation: stowage");
     verb->add_option("--out", options->out, "write the recording here (JSON)")->required()->type_name("FILE");
-    verb->add_option("--rank", options->rank, "pipeline rank to run; default: the one with the highest predicted peak")
-        ->check(CLI::Range(std::int64_t{0}, kMostRanks))
-        ->type_name("R");
-    verb->add_option("--steps", options->steps, "steps to time without recording them (10)")
-        ->check(CLI::Range(std::int64_t{1}, kMostTimedSteps));
-    verb->add_option("--warmup", options->warmup, "steps before them, at least (3)")
-        ->check(CLI::Range(std::int64_t{0}, kMostTimedSteps));
-    verb->add_option("--warmup-seconds", options->warmup_seconds,
-                     "at least so long, for clocks and power to settle (3)")
-        ->type_name("SECONDS");
-    verb->add_option("--recorded-steps", options->recorded, "eager steps to record (3)")
-        ->check(CLI::Range(std::int64_t{1}, kMostRecorded));
-    verb->add_option("--gemm-table", options->gemm_table,
-                     "algorithms of matrix products: read if the file is there, else measured and written")
-        ->type_name("FILE");
-    verb->add_flag("--no-groups", options->no_groups,
-                   "without the iteration in which everything leaves the device, which tells the tensor groups");
+    options->scenario.add_to(*verb);
+    options->command.add_to(*verb);
     verb->callback([options, &chosen] { chosen = [options] { return run_profile(*options); }; });
 }
 

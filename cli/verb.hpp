@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "scenarios/types/error.hpp"
 
@@ -49,7 +50,8 @@ void add_export_command(CLI::App& app, Run& chosen);
 void add_import_command(CLI::App& app, Run& chosen);
 void add_schema_command(CLI::App& app, Run& chosen);
 void add_execute_command(CLI::App& app, Run& chosen);
-void add_profile_command(CLI::App& app, Run& chosen);
+/// `behind_dashes`: the command behind `--`, if there is one.
+void add_profile_command(CLI::App& app, Run& chosen, const std::vector<std::string>& behind_dashes);
 void add_calibrate_command(CLI::App& app, Run& chosen);
 void add_validate_command(CLI::App& app, Run& chosen);
 

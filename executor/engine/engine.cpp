@@ -161,12 +161,16 @@ void Execution::note_memory(RunStage stage) {
 // -------------------------------------------------------------------------------------------------------------- stages
 
 /// What is issued from here on belongs to the operation, while that is asked for.
-void Execution::attribute(OperationId id, bool captured) {
+void Execution::attribute(profiler::OperationNumber number) {
     if (!attributing_) return;
     if (attributed_) recorder_->pop_operation();
-    const profiler::OperationNumber number = number_of(id, captured);
-    recorder_->push_operation(captured ? number : in_step(number, recorded_step_));
+    recorder_->push_operation(number);
     attributed_ = true;
+}
+
+void Execution::attribute(OperationId id, bool captured) {
+    const profiler::OperationNumber number = number_of(id, captured);
+    attribute(captured ? number : in_step(number, recorded_step_));
 }
 
 void Execution::end_attribution() {

@@ -68,6 +68,7 @@ private:
     [[nodiscard]] bool records_steady() const { return request_.record && request_.record->steady > 0; }
     void dump();
     void attribute(OperationId id, bool captured);
+    void attribute(profiler::OperationNumber number);
     void end_attribution();
     void sample(const std::string& when);
     void note_memory(program::RunStage stage);

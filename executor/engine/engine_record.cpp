@@ -38,6 +38,7 @@ void Execution::record_steady() {
     recorder_->start();
     attributing_ = true;
     for (recorded_step_ = 0; recorded_step_ <= steps; ++recorded_step_) {
+        attribute(kBetweenSteps);
         step();
         ends[recorded_step_].record(machine_.main());
     }

@@ -60,6 +60,7 @@ std::vector<profiler::Recording> split_steps(const profiler::Recording& recordin
                      [](const auto& left, const auto& right) { return left.start < right.start; });
     std::uint32_t step = 0;
     for (profiler::Activity& activity : activities) {
+        if (activity.issued_under == kBetweenSteps) continue;
         if (activity.issued_under != profiler::kNoOperation) {
             step = step_of(activity.issued_under);
             activity.issued_under = without_step(activity.issued_under);

@@ -19,6 +19,8 @@
 namespace stowage::executor {
 
 inline constexpr std::uint32_t kMostRecordedSteps = 63;
+/// What is issued between two steps, such as the number of the next one: no operation's, and left out.
+inline constexpr profiler::OperationNumber kBetweenSteps = profiler::OperationNumber{1} << 63;
 
 /// An operation's number in one of several steps; `operation_of` gives the same operation for all of them.
 profiler::OperationNumber in_step(profiler::OperationNumber number, std::uint32_t step);

@@ -130,7 +130,7 @@ profiler::MemoryEvent memory_event(profiler::MemoryEvent::Kind kind, const progr
 /// the host.
 profiler::RawStep raw_step(const program::StepProgram& program, const layers::StageLayers& stage, bool first) {
     profiler::RawStep step;
-    step.stage = first ? "record" : "eager";
+    step.stage = first ? "record" : program.graphs.empty() ? "eager" : "steady";
     step.time = Nanoseconds{first ? 0 : 252'000'000};
     step.activities.names = {"", "a fake kernel"};
     for (const program::TimelineEntry& entry : timeline_of(program).entries) {

@@ -72,7 +72,10 @@ TEST_F(Profile, RunsAStepWithGraphsWhereTheScenarioHasThem) {
     support::write_text(folder_ / "s/s.yaml", text);
     std::filesystem::copy(STOWAGE_SOURCE_DIR "/tests/data", folder_ / "s",
                           std::filesystem::copy_options::skip_existing);
-    EXPECT_EQ(asked(path("s/s.yaml"), "recorded"), (Values{"3", "1", "0"}));
+    EXPECT_EQ(asked(path("s/s.yaml"), "recorded"), (Values{"1", "3", "0"}));
+    std::vector<std::string> stages;
+    for (const recording::Step& step : recording::read_recording(path("r.json")).steps) stages.push_back(step.stage);
+    EXPECT_EQ(stages, (Values{"eager", "eager", "eager", "steady", "record"}));
 }
 
 TEST_F(Profile, HandsOnWhatTheCommandLineSays) {
@@ -140,6 +143,34 @@ TEST_F(Profile, RefusesFilesThatAreNoScenarioOfItsOwnLayers) {
     EXPECT_NE(other.error.find("found megatron, whose layers do not run here"), std::string::npos) << other.error;
     support::write_text(folder_ / "p.json", "{}");
     EXPECT_EQ(profile(path("p.json")).code, 3);
+}
+
+TEST_F(Profile, TakesACommandInPlaceOfAScenario) {
+    setenv("STOWAGE_INJECT_LIBRARY", "/no/such.so", 1);
+    const CommandResult result = profile("-- true --out x --rank 7");
+    unsetenv("STOWAGE_INJECT_LIBRARY");
+    EXPECT_EQ(result.code, 5);
+    EXPECT_EQ(result.error, "stowage: error: STOWAGE_INJECT_LIBRARY names no file: /no/such.so\n");
+    EXPECT_EQ(profile(kOwn + " -- true").code, 2);
+    EXPECT_EQ(profile("--").code, 2);
+    EXPECT_EQ(profile("").code, 2);
+    EXPECT_EQ(folder_.listing(), "");
+}
+
+// The fake is no library that the driver would load into a command, but that shows only where CUDA is used.
+TEST_F(Profile, SaysThatACommandFailedOrLeftNothing) {
+    setenv("STOWAGE_INJECT_LIBRARY", STOWAGE_FAKE_GPU, 1);
+    const CommandResult failed = profile("-- sh -c 'exit 3'");
+    const CommandResult idle = profile("--json -- echo said");
+    unsetenv("STOWAGE_INJECT_LIBRARY");
+    EXPECT_EQ(failed.code, 4);
+    EXPECT_EQ(failed.error, "stowage: error: profile: the command ended with 3: nothing is written\n");
+    EXPECT_EQ(idle.code, 5);
+    EXPECT_EQ(idle.out, "") << "what the command says is no answer";
+    EXPECT_NE(idle.error.find("said\n"), std::string::npos);
+    EXPECT_NE(idle.error.find("nothing was recorded: no process of the command initialised CUDA"), std::string::npos)
+        << idle.error;
+    EXPECT_EQ(folder_.listing(), "");
 }
 
 TEST_F(Profile, LeavesNothingHalfWrittenWhereTheDeviceFails) {
