@@ -53,6 +53,18 @@ profiler::InjectedRun run(const CommonOptions& common, const CommandProfile& pro
     return profiler::run_injected(request);
 }
 
+/// Of the device that the process used; libraries are not known.
+recording::Machine machine_of(const profiler::InjectedProcess& process) {
+    recording::Machine machine;
+    if (process.devices.empty()) return machine;
+    const profiler::UsedDevice& device = process.devices.front();
+    machine.device = device.name;
+    machine.driver = device.driver;
+    machine.multiprocessors = device.multiprocessors;
+    machine.memory = device.memory;
+    return machine;
+}
+
 }  // namespace
 
 void CommandProfile::add_to(CLI::App& verb) {
@@ -73,6 +85,7 @@ recording::Recording profile_command(const CommonOptions& common, const CommandP
     recording::Recording header;
     header.source = "injected";
     header.implementation = profile.implementation;
+    header.machine = machine_of(done.processes.front());
     header.scenario_name = joined(profile.command, " ");
     return profiler::make_recording(profiler::steps_by_ranges(done.recording()), std::move(header));
 }
