@@ -81,24 +81,23 @@ TEST(RecordingReport, CountsWhatOneMicrobatchKeeps) {
 }
 
 TEST(RecordingReport, SaysItInWords) {
-    EXPECT_EQ(
-        recording_text(recording_summary(recording())),
-        "dense: pipeline rank 0 recorded, layers as stowage runs them\n"
-        "\n"
-        "  device    a GPU\n"
-        "  step      4.00 ms, median of 3 eager steps that were not recorded\n"
-        "  recorded  eager 4.04 ms, 3 events; eager 4.12 ms, 3 events; record, 1 events\n"
-        "  records   2 records dropped, 1 activities without a mark; recorded steps took +2.00 % longer than\n"
-        "            the others\n"
-        "\n"
-        "Time of the device in a step (eager), ms\n"
-        "  module     forward  backward  weight gradient  recompute  other  all, ms\n"
-        "  optimizer                                                  2.00     2.00\n"
-        "  core_attn     0.40      1.00                                        1.40\n"
-        "\n"
-        "Kept for the backward by one microbatch\n"
-        "  module     groups  tensors  storages     GiB  moved, GiB\n"
-        "  core_attn       2        3         1  3.0000      2.0000\n");
+    EXPECT_EQ(recording_text(recording_summary(recording())),
+              "dense: pipeline rank 0 recorded, layers as stowage runs them\n"
+              "\n"
+              "  device    a GPU\n"
+              "  step      4.00 ms, median of 3 eager steps that were not recorded\n"
+              "  recorded  eager 4.04 ms, 3 events; eager 4.12 ms, 3 events; record, 1 events\n"
+              "  records   2 records dropped, 1 activities without a mark; recorded steps took +2.00 % longer than\n"
+              "            the others\n"
+              "\n"
+              "Time of the device in a step (eager), ms\n"
+              "  module     forward  backward  weight gradient  recompute  other  all, ms\n"
+              "  optimizer                                                  2.00     2.00\n"
+              "  core_attn     0.40      1.00                                        1.40\n"
+              "\n"
+              "Kept for the backward by one microbatch\n"
+              "  module     groups  tensors  storages     GiB  moved, GiB\n"
+              "  core_attn       2        3         1  3.0000      2.0000\n");
 }
 
 // No times, no steps: nothing to compare.

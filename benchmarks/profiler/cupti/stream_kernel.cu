@@ -18,7 +18,8 @@ __global__ void increment(float4* data, std::size_t count) {
 
 cudaError_t launch_increment(float* data, std::size_t count, cudaStream_t stream) {
     const std::size_t vectors = count / 4;
-    increment<<<static_cast<unsigned>((vectors + 255) / 256), 256, 0, stream>>>(reinterpret_cast<float4*>(data), vectors);
+    increment<<<static_cast<unsigned>((vectors + 255) / 256), 256, 0, stream>>>(reinterpret_cast<float4*>(data),
+                                                                                vectors);
     return cudaGetLastError();
 }
 

@@ -139,7 +139,6 @@ private:
 
     ParameterIndex declare(Parameter parameter);
 
-
     DataType gradient_type_{};
 };
 
