@@ -63,9 +63,12 @@ std::map<std::string, Nanoseconds> label_times(const search::SliceOutcome& outco
 /// `recording`: null where durations are the hardware file's.
 Predicted predict_run(const Configuration& configuration, const recording::Recording* recording) {
     search::Job job = search::prepare(configuration.scenario);
-    if (recording != nullptr)
-        search::apply_recording(job, *recording,
-                                reader::read_scenario_text("a recording (its scenario)", recording->scenario_text));
+    if (recording != nullptr) {
+        types::Scenario recorded = reader::read_scenario_text("a recording (its scenario)", recording->scenario_text);
+        // One machine ran both, whatever file is given for it now: nothing is to be scaled from device to device.
+        recorded.hardware = configuration.scenario.hardware;
+        search::apply_recording(job, *recording, recorded);
+    }
     auto outcome = search::evaluate_slice(job, configuration.choice, configuration.rank);
     if (!outcome)
         throw types::Error(types::ExitCode::no, "this policy stops with a chunk mismatch in its second iteration (H3)");

@@ -13,6 +13,7 @@
 // Tested by: tests/planner/simulator/graph_replay_test.cpp.
 
 #include <algorithm>
+#include <cmath>
 
 #include "planner/simulator/rank_simulator.hpp"
 #include "planner/simulator/work_tag.hpp"
@@ -93,7 +94,7 @@ void RankSimulator::replay(const program::Instance& instance, const Operation& n
     const Stream stream = replayed(node.stream, launched_on);
     switch (node.kind) {
         case OperationKind::compute: submit_kernel_node(node, stream, tag); break;
-        case OperationKind::copy:
+        case OperationKind::copy: submit_copy_node(node, stream, tag); break;
         case OperationKind::collective:
         case OperationKind::peer_transfer: submit(node, stream, tag); break;
         case OperationKind::event_record:
@@ -119,6 +120,14 @@ void RankSimulator::submit_kernel_node(const Operation& node, Stream stream, std
         overhead.count() > 0 ? node_.device.kernel_overhead - overhead : types::Nanoseconds{0};
     const Tick length = std::max<Tick>(0, (node.duration - saved).count());
     device_.compute(stream, node.kernel_class, length, host_, tag);
+}
+
+/// A graph's copies run beside its kernels.
+void RankSimulator::submit_copy_node(const Operation& node, Stream stream, std::uint64_t tag) {
+    const bool out = node.direction == program::Direction::device_to_host;
+    const double share = out ? node_.graph.copy_device_to_host : node_.graph.copy_host_to_device;
+    const auto length = static_cast<Tick>(std::llround(static_cast<double>(node.duration.count()) / share));
+    device_.copy(stream, node.direction, node.bytes.count, length, host_, tag);
 }
 
 bool RankSimulator::give_cache_back() {

@@ -111,6 +111,7 @@ private:
     void replay(const program::Instance& instance, const program::Operation& node, program::Stream launched_on,
                 std::uint64_t tag);
     void submit_kernel_node(const program::Operation& node, program::Stream stream, std::uint64_t tag);
+    void submit_copy_node(const program::Operation& node, program::Stream stream, std::uint64_t tag);
     [[nodiscard]] Tick launch_cost(const program::Graph& graph) const;
     void stream_wait(const program::Operation& operation);
     void record_event(const program::Operation& operation);

@@ -176,6 +176,8 @@ void write_graph(Page& page, const types::GraphCosts& graph) {
     page.line("memory_per_graph: " + size_text(graph.memory_per_graph));
     page.line("memory_per_node: " + size_text(graph.memory_per_node));
     page.line("memory_per_branch: " + size_text(graph.memory_per_branch));
+    if (graph.copy_device_to_host < 1) page.line("copy_device_to_host: " + number(graph.copy_device_to_host));
+    if (graph.copy_host_to_device < 1) page.line("copy_host_to_device: " + number(graph.copy_host_to_device));
 }
 
 void write_link(Page& page, Section section, const types::Link& link) {

@@ -166,6 +166,10 @@ void describe_graph(Fields& fields, types::GraphCosts& graph) {
                 graph.memory_per_graph);
     fields.size({"memory_per_node", "device memory of each node"}, graph.memory_per_node);
     fields.size({"memory_per_branch", "device memory of each further branch"}, graph.memory_per_branch);
+    fields.number({"copy_device_to_host", "share of its rate that a graph's copy keeps beside the graph's kernels"},
+                  graph.copy_device_to_host, kShare);
+    fields.number({"copy_host_to_device", "share of its rate that a graph's copy keeps beside the graph's kernels"},
+                  graph.copy_host_to_device, kShare);
 }
 
 void describe_link(Fields& fields, types::Link& link) {

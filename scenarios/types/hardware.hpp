@@ -131,6 +131,9 @@ struct GraphCosts {
     Bytes memory_per_graph;        ///< device memory of an executable graph, without its nodes
     Bytes memory_per_node;
     Bytes memory_per_branch;  ///< of each further branch
+    /// Share of its rate that a copy of a graph keeps beside the graph's kernels. Eager copies keep theirs.
+    double copy_device_to_host = 1;
+    double copy_host_to_device = 1;
 };
 
 /// A machine: devices, the links inside it and out of it, and its memory.

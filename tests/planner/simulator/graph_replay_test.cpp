@@ -165,6 +165,18 @@ TEST(GraphReplay, SharesTheEngineWithEagerCopies) {
                                                      {Stream::d2h, 400us, 500us}}));
 }
 
+// Beside its kernels a graph's copy keeps a share of its rate: 80 us at 0.8 are 100. The eager copy behind it keeps
+// all.
+TEST(GraphReplay, CopiesAtTheRateThatIsLeftBesideTheGraphsKernels) {
+    types::Node node = quiet_node();
+    node.graph.copy_device_to_host = 0.8;
+    const auto program =
+        hand_graphs({offloading_graph(100us, 80us)}, replays(0, {waits(Stream::d2h, Stream::main), copy_out(80us)}));
+    EXPECT_EQ(timeline(program, node),
+              (std::vector<Piece>{
+                  {Stream::graph, 0us, 100us}, {Stream::graph_d2h, 100us, 200us}, {Stream::d2h, 200us, 280us}}));
+}
+
 // The copies of one graph are a queue of their own, as on the stream they were captured on.
 TEST(GraphReplay, KeepsTheCopiesOfAGraphInOrder) {
     const auto program = hand_graphs(
