@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "planner/memory/pinned_demand.hpp"
 #include "planner/memory/planned_memory.hpp"
 #include "reports/outcome_json.hpp"
 
@@ -74,7 +75,9 @@ reports::PredictedRank predict(const search::Outcome& outcome, const executor::E
     const search::RankOutcome& rank = outcome.ranks.at(static_cast<std::size_t>(request.pipeline_rank));
     if (request.allocator == executor::AllocatorKind::caching) return reports::predicted_rank(rank, nullptr);
     const memory::PlannedMemory planned = memory::plan_memory(program);
-    return reports::predicted_rank(rank, &planned);
+    reports::PredictedRank predicted = reports::predicted_rank(rank, &planned);
+    predicted.pinned = memory::pinned_arena_size(program, false);  // no first iteration is run
+    return predicted;
 }
 
 std::vector<std::string> debug_modes(const executor::DebugModes& debug) {

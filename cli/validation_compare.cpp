@@ -4,6 +4,7 @@
 #include <map>
 
 #include "executor/engine/memory_replay.hpp"
+#include "planner/memory/pinned_demand.hpp"
 #include "planner/memory/planned_memory.hpp"
 #include "planner/search/recording_use.hpp"
 #include "reports/document.hpp"
@@ -81,8 +82,9 @@ Predicted predict_run(const Configuration& configuration, const recording::Recor
     predicted.pinned = outcome->rank.pinned_arena;
     if (configuration.planned) {
         const memory::PlannedMemory planned = memory::plan_memory(outcome->program);
-        predicted.allocated = planned.live_peak();
+        predicted.allocated = planned.steady_peak;
         predicted.reserved = planned.size();
+        predicted.pinned = memory::pinned_arena_size(outcome->program, false);
     }
     predicted.driver = predicted.reserved + outcome->rank.executable_graphs;
     predicted.labels = label_times(*outcome);

@@ -185,7 +185,7 @@ PredictedRank predicted_rank(const search::RankOutcome& rank, const memory::Plan
     predicted.peak_reserved = rank.steady_peak_reserved;
     predicted.pinned = rank.pinned_arena;
     if (planned == nullptr) return predicted;
-    predicted.peak_allocated = planned->live_peak();
+    predicted.peak_allocated = planned->steady_peak;
     predicted.peak_reserved = planned->size();
     return predicted;
 }

@@ -5,7 +5,7 @@
 // What copies inside graphs use is baked into them and stays; the other stages of a run follow one another and share
 // what lies behind it.
 //
-// Tested by: tests/executor/engine/pinned_layout_test.cpp.
+// Tested by: tests/executor/engine/random_programs_test.cpp.
 
 #include <cstdint>
 #include <vector>

@@ -1,5 +1,6 @@
 #include "planner/memory/pinned_demand.hpp"
 
+#include <algorithm>
 #include <unordered_map>
 #include <utility>
 
@@ -8,7 +9,6 @@ namespace {
 
 using program::Operation;
 using program::OperationKind;
-using types::Bytes;
 
 /// Acquisitions and releases along one stage.
 class Collector {
@@ -67,14 +67,13 @@ std::vector<PinnedUse> pinned_uses(const program::StepProgram& program, program:
     return uses_of(program, stage, pinned_operations(program));
 }
 
-PinnedArena pinned_arena(const program::StepProgram& program) {
+Bytes pinned_arena_size(const program::StepProgram& program, bool first_iteration) {
+    using program::RunStage;
     const auto of_body = pinned_operations(program);
-    PinnedArena largest;
-    for (int stage = 0; stage < program::kRunStageCount; ++stage) {
-        PinnedArena arena(uses_of(program, static_cast<program::RunStage>(stage), of_body));
-        if (arena.size() > largest.size()) largest = std::move(arena);
-    }
-    return largest;
+    const auto size = [&](RunStage stage) { return PinnedArena(uses_of(program, stage, of_body)).size(); };
+    Bytes others = size(RunStage::steady);
+    if (first_iteration) others = std::max({others, size(RunStage::record), size(RunStage::eager)});
+    return size(RunStage::capture) + others;
 }
 
 }  // namespace stowage::memory

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "planner/memory/planned_buffers.hpp"
+#include "planner/memory/planned_held.hpp"
 #include "planner/memory/planned_placement.hpp"
 
 namespace stowage::memory {
@@ -50,6 +51,7 @@ public:
         plan_states(steady);
         plan_graphs();
         plan_step(std::move(steady));
+        result_.steady_peak = planned_steady_peak(program_);
         return std::move(result_);
     }
 

@@ -54,13 +54,13 @@ struct PlannedMemory {
     Region states;
     Region graphs;
     Region step;
+    Bytes steady_peak;  ///< of a steady step, as its host counts what it holds (planned_steady_peak)
     /// By RunStage and number of the `allocate` operation in the stage, in the order the host issues them: bytes from
     /// the start of the arena. `setup`, `capture` and `steady` are complete.
     std::array<std::vector<std::int64_t>, program::kRunStageCount> offsets;
 
     /// What is taken from the device, once.
     [[nodiscard]] Bytes size() const { return Bytes{step.begin + step.size}; }
-    [[nodiscard]] Bytes live_peak() const { return Bytes{states.live_peak + graphs.live_peak + step.live_peak}; }
     [[nodiscard]] std::int64_t offset(program::RunStage stage, std::size_t number) const {
         return offsets[static_cast<std::size_t>(stage)].at(number);
     }

@@ -65,7 +65,7 @@ RankOutcome describe(const layers::StageLayers& stage, const program::Lowered& l
     rank.steady_peak_allocated = prediction.steady.peak_allocated;
     rank.steady_peak_reserved = prediction.steady.peak_reserved;
     rank.pinned_host = prediction.pinned.reserved + layers::pinned_state_blocks(stage);
-    rank.pinned_arena = memory::pinned_arena(lowered.program).size() + layers::state_bytes(stage).pinned_host;
+    rank.pinned_arena = memory::pinned_arena_size(lowered.program) + layers::state_bytes(stage).pinned_host;
     rank.step_time = prediction.steady.duration;
     rank.compute = prediction.steady.busy[program::index(program::Stream::main)] +
                    prediction.steady.busy[program::index(program::Stream::graph)];

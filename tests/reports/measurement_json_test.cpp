@@ -199,7 +199,8 @@ TEST(MeasuredPrediction, OfFixedAddressesIsTheArena) {
     memory::PlannedMemory planned;
     planned.states = {0, 1024, 512};
     planned.step = {1024, 2048, 2000};
-    EXPECT_EQ(predicted_rank(rank, &planned).peak_allocated, Bytes{2512});
+    planned.steady_peak = Bytes{1512};  // less than what the arena has to hold: copies and graphs hold on to the rest
+    EXPECT_EQ(predicted_rank(rank, &planned).peak_allocated, Bytes{1512});
     EXPECT_EQ(predicted_rank(rank, &planned).peak_reserved, Bytes{3072});
     EXPECT_EQ(predicted_rank(rank, &planned).step_time, Nanoseconds{1});
 }

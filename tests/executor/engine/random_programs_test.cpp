@@ -11,10 +11,12 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "executor/engine/interpreter.hpp"
 #include "planner/layers/stage.hpp"
 #include "planner/layers/support.hpp"
+#include "planner/memory/pinned_demand.hpp"
 #include "planner/program/lowering.hpp"
 #include "planner/rules/legality.hpp"
 #include "tests/executor/engine/fake_machine.hpp"
@@ -181,7 +183,9 @@ void run(const program::StepProgram& program) {
         testing::IdleEvents events;
         std::unique_ptr<StepMemory> memory =
             planned ? planned_memory(memory::plan_memory(program), 1 << 20) : caching_memory({}, device, events);
-        Interpreter interpreter(program, machine, *memory, PinnedLayout(program, !planned), 0x10);
+        PinnedLayout layout(program, !planned);
+        EXPECT_EQ(layout.size(), memory::pinned_arena_size(program, !planned));
+        Interpreter interpreter(program, machine, *memory, std::move(layout), 0x10);
         interpreter.run(RunStage::setup);
         for (const RunStage stage :
              {RunStage::record, RunStage::eager, RunStage::capture, RunStage::steady, RunStage::steady}) {
@@ -194,6 +198,9 @@ void run(const program::StepProgram& program) {
             machine.calls.clear();
             interpreter.run(stage);
             EXPECT_FALSE(machine.calls.empty());
+        }
+        if (planned) {
+            EXPECT_EQ(memory->counts().peak_allocated, memory::plan_memory(program).steady_peak);
         }
     }
 }

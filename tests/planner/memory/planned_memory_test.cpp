@@ -102,6 +102,7 @@ TEST(PlannedMemory, DoesNotReuseWhatACopyMayStillRead) {
     const PlannedMemory apart = plan_memory(hand_program(without, 2, 1));
     EXPECT_EQ(steady_offsets(apart), (std::vector<std::int64_t>{0, 4 * kMiB}));
     EXPECT_EQ(apart.step.live_peak, 8 * kMiB);  // nothing could have used the first one's bytes
+    EXPECT_EQ(apart.steady_peak, 4_MiB);        // though the host had freed them
     const PlannedMemory together = plan_memory(hand_program(with, 2, 1));
     EXPECT_EQ(steady_offsets(together), (std::vector<std::int64_t>{0, 0}));
     EXPECT_EQ(together.step.size, 4 * kMiB);
@@ -183,6 +184,7 @@ TEST(PlannedMemory, KeepsWhatOutlivesAStepApart) {
     EXPECT_EQ(planned.offset(RunStage::steady, 1), 0);
     EXPECT_EQ(planned.offset(RunStage::record, 1), 0);
     EXPECT_EQ(planned.size(), 6_MiB);
+    EXPECT_EQ(planned.steady_peak, 4_MiB);  // the 2 MiB are gone while the 4 are there
 }
 
 TEST(PlannedMemory, RoundsEveryAddressToTheAlignment) {

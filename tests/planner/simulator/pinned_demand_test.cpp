@@ -4,6 +4,7 @@
 
 #include "planner/program/lowering.hpp"
 #include "planner/simulator/simulator.hpp"
+#include "tests/support/hand_program.hpp"
 #include "tests/support/peer_stage.hpp"
 
 namespace stowage::simulator {
@@ -14,7 +15,7 @@ using namespace types::literals;
 struct Pinned {
     memory::PinnedArena record;
     memory::PinnedArena steady;
-    memory::PinnedArena whole;
+    Bytes whole;
     memory::PinnedStats megatron;
 };
 
@@ -28,7 +29,7 @@ Pinned pinned_of(const types::ModuleSet& modules) {
                                                     types::RuleSet::main_2026_08, durations);
     return {memory::PinnedArena(memory::pinned_uses(lowered.program, RunStage::record)),
             memory::PinnedArena(memory::pinned_uses(lowered.program, RunStage::steady)),
-            memory::pinned_arena(lowered.program), simulate({&lowered.program}, hardware.node).ranks[0].pinned};
+            memory::pinned_arena_size(lowered.program), simulate({&lowered.program}, hardware.node).ranks[0].pinned};
 }
 
 TEST(PinnedDemand, OfTheSteadyStepIsTheManagersTableAndOfTheFirstOneAllLayers) {
@@ -36,7 +37,7 @@ TEST(PinnedDemand, OfTheSteadyStepIsTheManagersTableAndOfTheFirstOneAllLayers) {
     const Pinned pinned = pinned_of({types::Module::core_attn});
     EXPECT_EQ(pinned.steady.size(), 896_MiB);
     EXPECT_EQ(pinned.record.size(), 1024_MiB);
-    EXPECT_EQ(pinned.whole.size(), 1024_MiB);
+    EXPECT_EQ(pinned.whole, 1024_MiB);
     EXPECT_TRUE(pinned.steady.exact());
     EXPECT_TRUE(pinned.record.exact());
 }
@@ -51,13 +52,34 @@ TEST(PinnedDemand, IsBelowMegatronsPoolWhereSizesAreNoPowersOfTwo) {
 }
 
 TEST(PinnedDemand, OfAProgramThatMovesNothingIsNothing) {
-    EXPECT_EQ(pinned_of({}).whole.size(), 0_B);
-    EXPECT_EQ(pinned_of({}).whole.buffers(), 0);
+    EXPECT_EQ(pinned_of({}).whole, 0_B);
+    EXPECT_EQ(pinned_of({}).steady.buffers(), 0);
 }
 
 TEST(PinnedDemand, CountsOneBufferForEachCopyToTheHost) {
     // Four microbatches of seven layers of four tensors.
     EXPECT_EQ(pinned_of({types::Module::core_attn}).steady.buffers(), 4 * 7 * 4);
+}
+
+/// One body of its own: takes `bytes` and gives them back.
+void add_use(program::StepProgram& program, RunStage stage, Bytes bytes) {
+    const auto body = static_cast<program::BodyId>(program.bodies.size());
+    program.bodies.push_back({"pins",
+                              {{.kind = program::OperationKind::pinned_acquire, .slot = 0, .bytes = bytes},
+                               {.kind = program::OperationKind::pinned_release, .slot = 0, .bytes = bytes}}});
+    program.sequence[static_cast<std::size_t>(stage)] = {{body, 0, 0, 0}};
+}
+
+TEST(PinnedDemand, KeepsWhatGraphsUseApartFromWhatOtherStagesShare) {
+    // A replay uses the 3 MiB of its capture while the rest of the step uses 2: 5, and 3 + 5 for the first iteration,
+    // which the executor lays out behind the graphs' as well.
+    program::StepProgram program = tests::hand_program({}, 1);
+    add_use(program, RunStage::record, 5_MiB);
+    add_use(program, RunStage::eager, 4_MiB);
+    add_use(program, RunStage::capture, 3_MiB);
+    add_use(program, RunStage::steady, 2_MiB);
+    EXPECT_EQ(memory::pinned_arena_size(program), 8_MiB);
+    EXPECT_EQ(memory::pinned_arena_size(program, false), 5_MiB);
 }
 
 }  // namespace
