@@ -169,6 +169,7 @@ TEST(GraphFieldCases, AGraphForEveryLayerAndMicrobatchButInputsForThoseInFlight)
     node.device.gemm_bf16 = {5e14};
     node.device.attention_forward_bf16 = {4e14};
     node.device.attention_backward_bf16 = {3e14};
+    node.copy.device_to_host = types::CopyCurve({{1_MiB, 20us}, {2_MiB, 40us}});  // the norm goes to the host
     const program::Durations durations(scenario.hardware, parallel);
     for (std::int64_t rank = 0; rank < 4; ++rank) {
         const Lowered lowered =

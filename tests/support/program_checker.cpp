@@ -183,7 +183,9 @@ private:
 
     void copy(const Operation& operation) {
         const bool runs = !graph_;
-        if (operation.direction == Direction::device_to_host) {
+        if (is_read_by_host(operation)) {
+            if (runs) facts_.read_by_host += operation.bytes;
+        } else if (operation.direction == Direction::device_to_host) {
             if (runs) facts_.offloaded += operation.bytes;
             if (launching_) facts_.by_graphs += operation.bytes;
         } else if (operation.stream == Stream::h2d) {
@@ -258,6 +260,11 @@ std::string event_of(const IssuedOperation& issued) {
 }
 
 }  // namespace
+
+bool is_read_by_host(const Operation& operation) {
+    return operation.kind == OperationKind::copy && operation.stream == Stream::main &&
+           operation.direction == Direction::device_to_host;
+}
 
 std::vector<IssuedOperation> expand(const StepProgram& program, RunStage stage) {
     const std::vector<Instance>& sequence = program.instances(stage);

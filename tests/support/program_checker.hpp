@@ -19,6 +19,9 @@ struct IssuedOperation {
     std::uint32_t instance = 0;  ///< index into the stage's sequence
 };
 
+/// A copy of what the host asks for, counts of rows or a norm: on the main stream, where groups never leave.
+bool is_read_by_host(const program::Operation& operation);
+
 /// Every operation of a stage in the order the host issues it.
 std::vector<IssuedOperation> expand(const program::StepProgram& program, program::RunStage stage);
 /// What was captured as a graph.
@@ -42,6 +45,7 @@ struct ProgramFacts {
     std::int64_t unawaited_reloads = 0;
     types::Bytes peak;                ///< of the device memory that the host has allocated and not freed
     types::Bytes offloaded;           ///< device to host, all stages of the run; what graphs copy counts at each launch
+    types::Bytes read_by_host;        ///< device to host because the host asks for it
     types::Bytes reloaded;            ///< host to device on the copy stream
     types::Bytes read_inline;         ///< host to device on the main stream
     types::Bytes by_graphs;           ///< the part of `offloaded` that launched graphs copied
