@@ -170,11 +170,12 @@ TEST(GraphReplay, SharesTheEngineWithEagerCopies) {
 TEST(GraphReplay, CopiesAtTheRateThatIsLeftBesideTheGraphsKernels) {
     types::Node node = quiet_node();
     node.graph.copy_device_to_host = 0.8;
-    const auto program =
-        hand_graphs({offloading_graph(100us, 80us)}, replays(0, {waits(Stream::d2h, Stream::main), copy_out(80us)}));
-    EXPECT_EQ(timeline(program, node),
-              (std::vector<Piece>{
-                  {Stream::graph, 0us, 100us}, {Stream::graph_d2h, 100us, 200us}, {Stream::d2h, 200us, 280us}}));
+    const auto program = hand_graphs({offloading_graph(100us, 80us)},
+                                     replays(0, {kernel(50us), waits(Stream::d2h, Stream::main), copy_out(80us)}));
+    EXPECT_EQ(timeline(program, node), (std::vector<Piece>{{Stream::graph, 0us, 100us},
+                                                           {Stream::graph_d2h, 100us, 200us},
+                                                           {Stream::main, 100us, 150us},
+                                                           {Stream::d2h, 200us, 280us}}));
 }
 
 // The copies of one graph are a queue of their own, as on the stream they were captured on.
