@@ -90,8 +90,8 @@ Json graph_json(const types::GraphCosts& graph) {
               {"memory_per_branch", graph.memory_per_branch.count}};
     const bool costs = std::any_of(json.begin(), json.end(), [](const Json& cost) { return cost != 0; });
     if (!costs) return Json::object();
-    if (graph.copy_device_to_host < 1) json["copy_device_to_host"] = graph.copy_device_to_host;
-    if (graph.copy_host_to_device < 1) json["copy_host_to_device"] = graph.copy_host_to_device;
+    if (graph.copy_device_to_host != 1) json["copy_device_to_host"] = graph.copy_device_to_host;
+    if (graph.copy_host_to_device != 1) json["copy_host_to_device"] = graph.copy_host_to_device;
     return json;
 }
 

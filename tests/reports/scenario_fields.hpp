@@ -129,9 +129,9 @@ inline auto fields_of(const HostCosts& host) {
 
 inline auto fields_of(const GraphCosts& graph) {
     const auto& [launch, launch_node, launch_branch, forward, backward, instantiate, node_overhead, memory_graph,
-                 memory_node, memory_branch] = graph;
+                 memory_node, memory_branch, copy_out, copy_back] = graph;
     return std::tie(launch, launch_node, launch_branch, forward, backward, instantiate, node_overhead, memory_graph,
-                    memory_node, memory_branch);
+                    memory_node, memory_branch, copy_out, copy_back);
 }
 
 inline auto fields_of(const Node& node) {
