@@ -15,7 +15,6 @@ namespace stowage::cli {
 namespace {
 
 using reports::Column;
-using reports::ComparedLabel;
 using reports::ComparedQuantity;
 using reports::ComparedRun;
 using types::Bytes;

@@ -27,7 +27,6 @@ using program::Lowered;
 using program::Operation;
 using program::OperationKind;
 using program::RunStage;
-using program::Stream;
 using types::Bytes;
 using types::CudaGraphImpl;
 using types::CudaGraphModule;

@@ -50,7 +50,7 @@ public:
         recorded_.clear();  // an event of an earlier step would hide one that this step forgot
         capture_stage_ = stage == RunStage::capture;
         for (const IssuedOperation& issued : expand(program_, stage)) step(issued);
-        if (graph_) facts_.problems.push_back("a graph is begun and not ended");
+        if (graph_) facts_.problems.emplace_back("a graph is begun and not ended");
         if (capture_stage_) note_what_graphs_keep();
     }
 
