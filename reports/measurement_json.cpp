@@ -13,7 +13,6 @@ namespace stowage::reports {
 namespace {
 
 using recording::Measurement;
-using types::Bytes;
 using types::Nanoseconds;
 
 /// JSON has no number for what is not finite.
