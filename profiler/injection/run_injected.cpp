@@ -106,7 +106,7 @@ Environment injected_environment(const InjectionRequest& request, const fs::path
     settings.out = out.string();
     for (const auto& [name, value] : environment_of(settings)) environment.insert_or_assign(name, value);
     environment[kCudaVariable] =
-        request.library.empty() ? injection_library(environment).string() : request.library.string();
+        request.injected_library.empty() ? injection_library(environment).string() : request.injected_library.string();
     const std::optional<fs::path> cupti =
         request.cupti.empty() ? find_cupti(request.command, environment) : std::optional(request.cupti);
     if (cupti) environment[kNvtxVariable] = cupti->string();

@@ -24,10 +24,11 @@ namespace stowage::profiler {
 
 struct InjectionRequest {
     std::vector<std::string> command;
-    InjectionSettings settings;     ///< `out` is set by the launcher
-    Environment environment;        ///< added to that of this process
-    std::filesystem::path library;  ///< libstowage_inject.so; empty: beside this program, see injection_library
-    std::filesystem::path cupti;    ///< libcupti.so.13; empty: what the command will load, see find_cupti
+    InjectionSettings settings;  ///< `out` is set by the launcher
+    Environment environment;     ///< added to that of this process
+    std::filesystem::path
+        injected_library;         ///< libstowage_inject.so; empty: beside this program, see injection_library
+    std::filesystem::path cupti;  ///< libcupti.so.13; empty: what the command will load, see find_cupti
 };
 
 struct InjectedRun {

@@ -11,7 +11,7 @@ namespace {
 InjectionRequest request(const std::string& how) {
     InjectionRequest made;
     made.command = {STOWAGE_INJECTION_PROBE, how};
-    made.library = STOWAGE_INJECT_LIBRARY;
+    made.injected_library = STOWAGE_INJECT_LIBRARY;
     made.cupti = "/nowhere/libcupti.so.13";
     return made;
 }

@@ -27,7 +27,7 @@ protected:
     static InjectionRequest request(const std::string& how) {
         InjectionRequest made;
         made.command = {beside_or(STOWAGE_INJECTED_PROGRAM).string(), how};
-        made.library = beside_or(STOWAGE_INJECT_LIBRARY);
+        made.injected_library = beside_or(STOWAGE_INJECT_LIBRARY);
         return made;
     }
 

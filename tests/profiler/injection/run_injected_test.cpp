@@ -31,7 +31,7 @@ protected:
     [[nodiscard]] InjectionRequest shell(const std::string& script) const {
         InjectionRequest request;
         request.command = {"sh", "-c", script};
-        request.library = library();
+        request.injected_library = library();
         request.cupti = "/somewhere/libcupti.so.13";
         return request;
     }
@@ -131,7 +131,7 @@ TEST_F(RunInjected, DoesNotTakeTheCommandFromAnotherTool) {
 
 TEST_F(RunInjected, SaysWhereTheLibraryWasLookedFor) {
     InjectionRequest request = shell("exit 0");
-    request.library.clear();
+    request.injected_library.clear();
     request.environment["STOWAGE_INJECT_LIBRARY"] = "/nowhere/x.so";
     EXPECT_EQ(failure_of(request), "STOWAGE_INJECT_LIBRARY names no file: /nowhere/x.so");
     request.environment["STOWAGE_INJECT_LIBRARY"] = "";

@@ -67,7 +67,8 @@ int main(int count, char** arguments) {
     InjectionRequest request;
     request.command.assign(arguments + 1, arguments + count);
     const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-    if (const auto beside = here / "libstowage_inject.so"; std::filesystem::exists(beside)) request.library = beside;
+    if (const auto beside = here / "libstowage_inject.so"; std::filesystem::exists(beside))
+        request.injected_library = beside;
     try {
         const InjectedRun run = run_injected(request);
         for (const std::string& note : run.notes) fmt::print("note: {}\n", note);
