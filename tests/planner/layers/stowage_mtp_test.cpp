@@ -194,7 +194,7 @@ TEST(StowageMtp, WeighsTheLossOfThePrediction) {
         EXPECT_DOUBLE_EQ(sizes.value, 1.0 / 640);
         EXPECT_DOUBLE_EQ(sizes.later_value, 0.3 / 640);
     }
-    const CallSizes& plain = kernel_named(script_of(moe_gpt(), ScriptKind::head), "loss.forward").call.sizes;
+    const CallSizes plain = kernel_named(script_of(moe_gpt(), ScriptKind::head), "loss.forward").call.sizes;
     EXPECT_EQ(plain.depths, 0);
     EXPECT_DOUBLE_EQ(plain.value, 1.0 / 640);
     EXPECT_TRUE(kernel_named(script_of(scenario, ScriptKind::mtp), "mtp.load_tokens").call.sizes.shift);
