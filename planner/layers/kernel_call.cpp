@@ -61,4 +61,32 @@ std::string_view name_of(Call call) {
     return kNames[static_cast<std::size_t>(call)];
 }
 
+std::int64_t launches_of(const KernelCall& call) {
+    const CallSizes& sizes = call.sizes;
+    switch (call.call) {
+        case Call::linear_forward:
+        case Call::linear_input_gradient:
+        case Call::linear_weight_gradient:
+        case Call::fp8_linear_forward:
+        case Call::fp8_linear_input_gradient:
+        case Call::fp8_linear_weight_gradient:
+        case Call::grouped_linear_forward:
+        case Call::grouped_linear_input_gradient:
+        case Call::grouped_linear_weight_gradient:
+        case Call::attention_forward:
+        case Call::norm_backward:
+        case Call::bias_gradient:
+        case Call::cross_entropy_forward:
+        case Call::mean_square_forward:
+        case Call::fp8_scale:
+        case Call::gradient_norm: return 2;
+        case Call::head_norm_backward: return 3;
+        case Call::attention_backward: {
+            const std::int64_t of_one_part = sizes.heads == sizes.groups ? 4 : 6;
+            return of_one_part * (sizes.parts == 1 ? 1 : sizes.parts * sizes.batch);
+        }
+        default: return 1;
+    }
+}
+
 }  // namespace stowage::layers

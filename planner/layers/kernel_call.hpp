@@ -171,6 +171,8 @@ struct CallSizes {
         0;  ///< router: experts lie in so many groups, of which `router_topk_groups` count; 0: one
     std::int64_t router_topk_groups = 0;
     std::int64_t workspace_bytes = 0;  ///< of the last operand, where it is a workspace
+    std::int64_t parts = 1;            ///< attention_backward: what the workspace is meant for, heads / parts of one
+                                       ///< sequence at a time; 1: all at once
     double value = 0;                  ///< epsilon of a norm; scale of attention, a loss or routing weights
     double later_value = 0;            ///< cross_entropy: `value` of the rows behind the first part
     bool layer_norm = false;           ///< with mean and bias; otherwise RMSNorm
@@ -197,6 +199,13 @@ struct KernelCall {
     std::vector<CallOperand> operands;
     friend bool operator==(const KernelCall&, const KernelCall&) = default;
 };
+
+/// Kernels and memsets that the executor launches for it, each of which takes a place in a stream's launch queue: a
+/// GEMM's or an attention's kernel has a memset in front of it, sums over rows end with a kernel that adds up parts,
+/// and attention's backward is a memset, the rows' sums, the gradients, those of the query, and with shared keys and
+/// values two more that add them up, for each part of the heads. Source: activities by operation in
+/// scenarios/recordings; single GEMMs have no memset there. 1 for Call::none.
+std::int64_t launches_of(const KernelCall& call);
 
 /// Rows of partial sums that norm_backward, bias_gradient and mean_square_forward leave before they are added up: as
 /// many as the blocks that fill a device, the same number on every device so that results do not depend on it.

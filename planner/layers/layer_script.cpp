@@ -56,6 +56,14 @@ constexpr std::size_t kFirstRebuilt = 0x8000;
 
 bool is_rebuilt(SavedIndex saved) { return index(saved) >= kFirstRebuilt; }
 
+/// Of PyTorch and Transformer Engine: a memset is launched in front of a GEMM and of an attention, whose backward has
+/// two kernels more. Source: docs/measurements/2026-11-29-peer-prediction.md.
+std::int64_t framework_launches(const Kernel& kernel, Phase phase) {
+    if (kernel.kind == KernelClass::gemm) return 2 * kernel.count;
+    if (kernel.kind != KernelClass::attention) return 1;
+    return phase == Phase::backward ? 4 : 2;
+}
+
 }  // namespace
 
 std::int64_t Tensor::elements() const { return product(shape); }
@@ -161,6 +169,10 @@ void ScriptBuilder::drop(Slot slot) {
 }
 
 void ScriptBuilder::kernel(Kernel kernel) {
+    if (kernel.call.call != Call::none)
+        kernel.launches = launches_of(kernel.call);
+    else if (!kernel.measured)
+        kernel.launches = framework_launches(kernel, phase_);
     script_.kernels.push_back(std::move(kernel));
     step({.kind = StepKind::kernel, .detail = static_cast<std::uint32_t>(script_.kernels.size() - 1)});
 }

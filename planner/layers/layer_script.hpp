@@ -159,6 +159,7 @@ struct Kernel {
     bool block_scaled = false;            ///< fp8: every block of an operand has its own scale, applied in fp32
     Bytes result = {};                    ///< GEMM: its result's part of `traffic`, moved when the sums are complete
     std::int64_t count = 1;               ///< GEMM: so many equal ones, one after another (experts)
+    std::int64_t launches = 1;            ///< places that it takes in a stream's launch queue
     AttentionWork attention = {};
     KernelCall call = {};  ///< what it computes, where stowage's own layers run it
     DurationSource source = DurationSource::estimated;

@@ -111,8 +111,8 @@ void MeasuredDurations::add(const layers::LayerScript& script, const std::vector
             continue;
         }
         by_work_.emplace(place.name.work, entries_.size());
-        entries_.push_back(
-            {place.name, script.kind, kernel, time->time, durations.estimate(kernel, place.name.phase), time->error});
+        entries_.push_back({place.name, script.kind, kernel, time->time, durations.estimate(kernel, place.name.phase),
+                            time->error, time->launches});
     }
 }
 
@@ -165,6 +165,7 @@ bool MeasuredDurations::take(Kernel& kernel, const Wanted& wanted) const {
         kernel.measured = entry->time;
         kernel.source = DurationSource::measured;
         kernel.error = entry->error;
+        kernel.launches = entry->launches;
         return true;
     }
     const Nanoseconds here = wanted.durations.estimate(kernel, wanted.name.phase);

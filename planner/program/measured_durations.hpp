@@ -75,6 +75,7 @@ private:
         Nanoseconds time{0};
         Nanoseconds estimate{0};
         std::optional<double> error;
+        std::int64_t launches = 1;
     };
 
     /// A kernel that is planned.

@@ -57,7 +57,8 @@ struct Operation {
     layers::Phase phase{};
     types::Module module{};  ///< offload operations: the group's module
     Scope scope = kOwnFrame;
-    TransferKind transfer{};  ///< peer_transfer
+    TransferKind transfer{};     ///< peer_transfer
+    std::uint16_t launches = 1;  ///< compute: places that it takes in a stream's launch queue
     /// allocate, free, record_stream, pinned_*: slot; event_*: event; compute, copy, peer_transfer: number
     /// of its entry in StepProgram::works, 0 if it has none.
     std::uint32_t slot = 0;

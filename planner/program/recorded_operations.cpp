@@ -38,6 +38,7 @@ struct Span {
     const Event* first = nullptr;
     Nanoseconds start{0};
     Nanoseconds end{0};
+    std::int32_t launches = 1;
     std::optional<Nanoseconds> behind;  ///< the main stream's idle time until its next operation, whatever the reason
 };
 
@@ -76,9 +77,11 @@ private:
         const auto [place, is_new] = places_.try_emplace(event.operation, spans_.size());
         if (is_new) {
             if (!spans_.empty()) spans_[last_].behind = event.start - spans_[last_].end;
-            spans_.push_back({event.operation, &event, event.start, end_of(event), {}});
+            spans_.push_back({event.operation, &event, event.start, end_of(event), 1, {}});
         } else {
-            spans_[place->second].end = std::max(spans_[place->second].end, end_of(event));
+            Span& span = spans_[place->second];
+            span.end = std::max(span.end, end_of(event));
+            ++span.launches;
         }
         last_ = place->second;
     }
@@ -132,6 +135,7 @@ void add_operations(const StepSpans& step, std::uint32_t number, Nanoseconds lon
         operation.occurrence = passed[{event.site, event.layer, event.microbatch}]++;
         if (span.behind && *span.behind <= longest_gap) operation.gap = span.behind;
         operation.beside_copy = step.beside_copy(span);
+        operation.launches = span.launches;
         operations.push_back(operation);
     }
 }

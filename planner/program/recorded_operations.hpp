@@ -41,6 +41,7 @@ struct RecordedOperation {
     types::Nanoseconds span{0};
     std::optional<types::Nanoseconds> gap;  ///< the device's own; may be negative: the next kernel began early
     bool beside_copy = false;               ///< a copy to or from the host ran meanwhile
+    std::int32_t launches = 0;              ///< its activities on the main stream
 };
 
 struct RecordedOperations {

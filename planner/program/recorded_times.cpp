@@ -63,7 +63,7 @@ RecordedTimes::RecordedTimes(const RecordedOperations& recorded, const std::vect
         if (key.name.phase == layers::Phase::optimizer) key.layer = kOptimizer;
         if (is_of_no_layer(key.name.part)) continue;
         const Nanoseconds gap = operation.gap.value_or(recorded.gap);
-        samples_[key].push_back({operation.span + gap, operation.step, operation.beside_copy});
+        samples_[key].push_back({operation.span + gap, operation.step, operation.beside_copy, operation.launches});
     }
 }
 
@@ -84,10 +84,12 @@ std::optional<MeasuredTime> RecordedTimes::time_of(const std::vector<std::int32_
     Mean mean;
     std::map<std::uint32_t, Mean> by_step;
     Mean of_layers;
+    std::int64_t launches = 0;
     for (const std::int32_t layer : layers) {
         const auto found = samples_.find({layer, name});
         if (found == samples_.end()) continue;
         used_.insert(found->first);
+        if (launches == 0) launches = found->second.front().launches;
         Mean of_layer;
         for (const Sample& sample : usual_ones(found->second)) {
             const auto time = static_cast<double>(sample.time.count());
@@ -98,7 +100,7 @@ std::optional<MeasuredTime> RecordedTimes::time_of(const std::vector<std::int32_
         of_layers.add(of_layer.value());
     }
     if (of_layers.count() == 0) return std::nullopt;
-    MeasuredTime measured{Nanoseconds{std::llround(of_layers.value())}, {}};
+    MeasuredTime measured{Nanoseconds{std::llround(of_layers.value())}, {}, launches};
     if (by_step.size() > 1) {
         double farthest = 0;
         for (const auto& [step, value] : by_step)

@@ -21,6 +21,7 @@ namespace stowage::program {
 struct MeasuredTime {
     types::Nanoseconds time{0};
     std::optional<double> error;  ///< share; nothing of a kernel that was recorded once
+    std::int64_t launches = 1;    ///< of the first one found
 };
 
 /// Without an occurrence; nothing where module or phase is none of ours.
@@ -46,6 +47,7 @@ private:
         types::Nanoseconds time{0};
         std::uint32_t step = 0;
         bool beside_copy = false;
+        std::int32_t launches = 1;
     };
     struct Key {
         std::int32_t layer = kNoLayer;

@@ -109,8 +109,8 @@ std::vector<const program::StepProgram*> programs_of(const LoweredRanks& lowered
     return programs;
 }
 
-/// No framework stands between stowage's own layers and the launches; what their calls of libraries take is included in
-/// what a framework adds to its own.
+/// No framework stands between stowage's own layers and the launches, and their pinned memory is there before the first
+/// step; what their calls of libraries take is included in what a framework adds to its own.
 types::Node machine_of(const types::Scenario& scenario) {
     types::Node node = scenario.hardware.node;
     if (scenario.implementation != types::Implementation::stowage) {
@@ -119,6 +119,7 @@ types::Node machine_of(const types::Scenario& scenario) {
     }
     node.host.framework_forward = node.host.framework_backward = {};
     node.graph.framework_forward = node.graph.framework_backward = {};
+    node.host.pinned_allocation_per_gib = {};
     return node;
 }
 

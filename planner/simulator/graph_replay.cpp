@@ -74,7 +74,7 @@ Tick RankSimulator::launch_cost(const program::Graph& graph) const {
 }
 
 bool RankSimulator::launch_graph(const Operation& operation) {
-    if (!await_launch_queue(operation.stream)) return false;
+    if (!await_launch_queue(operation.stream, 1)) return false;
     const program::Graph& graph = program_.graphs[instance().graph];
     const bool backward = operation.phase == layers::Phase::backward;
     const types::GraphCosts& costs = node_.graph;

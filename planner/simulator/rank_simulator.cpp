@@ -63,9 +63,10 @@ RankSimulator::RankSimulator(const program::StepProgram& program, const types::N
       slots_(program.slot_count(), 0),
       program_events_(program.event_count(), 0) {}
 
-void RankSimulator::begin(RunStage stage, Tick time) {
+void RankSimulator::begin(RunStage stage, Tick time, int steps) {
     STOWAGE_CHECK(time >= host_, "a stage begins after the one before");
     stage_ = stage;
+    steps_left_ = steps - 1;
     sequence_ = &program_.instances(stage);
     instance_ = 0;
     operation_ = 0;
@@ -112,8 +113,17 @@ RankState RankSimulator::run_as_far_as_possible() {
                 return out_of_memory_ ? RankState::out_of_memory : RankState::needs_neighbour;
         ++instance_;
         operation_ = 0;
+        if (instance_ == sequence_->size() && steps_left_ > 0) begin_next_step();
     }
     return finish_stage() ? RankState::done : RankState::needs_neighbour;
+}
+
+/// In a row of steps, behind what the device still has of the one before.
+void RankSimulator::begin_next_step() {
+    check_only_persistent_left();
+    std::fill(program_events_.begin(), program_events_.end(), 0);
+    --steps_left_;
+    instance_ = 0;
 }
 
 /// Result: false if a neighbour has to move first.
@@ -248,11 +258,12 @@ Tick RankSimulator::launch_cost(const Operation& operation) const {
     return simulator::launch_cost(node_.host, operation);
 }
 
-/// A full launch queue holds the host until the device has taken something from it. Result: false if a neighbour has to
-/// move first.
-bool RankSimulator::await_launch_queue(Stream stream) {
+/// A launch queue without room for so many holds the host until the device has taken something from it. Result: false
+/// if a neighbour has to move first.
+bool RankSimulator::await_launch_queue(Stream stream, std::size_t launches) {
     const auto full = [&] {
-        return device_.launches(stream) >= static_cast<std::size_t>(node_.host.launch_queue_depth);
+        const std::size_t taken = device_.launches(stream);
+        return taken > 0 && taken + launches > static_cast<std::size_t>(node_.host.launch_queue_depth);
     };
     if (full() && !device_.advance_to(host_)) return false;
     while (full()) {
@@ -266,7 +277,7 @@ bool RankSimulator::await_launch_queue(Stream stream) {
 }
 
 bool RankSimulator::launch(const Operation& operation) {
-    if (!capturing_ && !await_launch_queue(operation.stream)) return false;
+    if (!capturing_ && !await_launch_queue(operation.stream, operation.launches)) return false;
     host_ += launch_cost(operation);
     if (capturing_)
         capture_order_.work(capture_stream(operation.stream));
@@ -278,7 +289,9 @@ bool RankSimulator::launch(const Operation& operation) {
 void RankSimulator::submit(const Operation& operation, Stream stream, std::uint64_t tag) {
     const Tick length = ticks(operation.duration);
     switch (operation.kind) {
-        case OperationKind::compute: device_.compute(stream, operation.kernel_class, length, host_, tag); break;
+        case OperationKind::compute:
+            device_.compute(stream, operation.kernel_class, length, host_, tag, operation.launches);
+            break;
         case OperationKind::copy:
             device_.copy(stream, operation.direction, operation.bytes.count, length, host_, tag);
             break;

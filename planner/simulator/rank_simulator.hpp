@@ -60,8 +60,9 @@ public:
     RankSimulator(const program::StepProgram& program, const types::Node& node, const SimulationOptions& options,
                   const Channels& channels);
 
-    /// Starts a stage at `time`, at or after the end of the one before.
-    void begin(RunStage stage, Tick time);
+    /// Starts a stage at `time`, at or after the end of the one before. `steps`: so many times, one behind the other:
+    /// the host goes on with the next one as soon as it has issued one.
+    void begin(RunStage stage, Tick time, int steps = 1);
     /// Goes on until the stage is done or something stops it.
     /// Throws: std::logic_error if something but persistent memory is left at its end.
     RankState run();
@@ -103,7 +104,7 @@ private:
     bool device_is_full(const program::Operation& operation);
     bool allocate(const program::Operation& operation);
     bool launch(const program::Operation& operation);
-    bool await_launch_queue(program::Stream stream);
+    bool await_launch_queue(program::Stream stream, std::size_t launches);
     void submit(const program::Operation& operation, program::Stream stream, std::uint64_t tag);
     bool begin_graph();
     void end_graph();
@@ -120,6 +121,7 @@ private:
     bool synchronise(const program::Operation& operation);
     bool wait_for_device();
     bool give_cache_back();
+    void begin_next_step();
     bool finish_stage();
     void check_only_persistent_left();
     void sample_memory();
@@ -150,6 +152,7 @@ private:
 
     const std::vector<program::Instance>* sequence_ = nullptr;
     RunStage stage_ = RunStage::setup;
+    int steps_left_ = 0;               ///< behind the one that is issued
     std::int64_t kept_by_graphs_ = 0;  ///< slots
     std::size_t instance_ = 0;
     std::size_t operation_ = 0;

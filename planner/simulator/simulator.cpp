@@ -5,6 +5,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "planner/simulator/step_row.hpp"
 #include "planner/simulator/unshared_rank.hpp"
 #include "planner/simulator/workers.hpp"
 #include "scenarios/types/check.hpp"
@@ -36,6 +37,10 @@ public:
     void begin(RunStage stage) {
         for (auto& rank : ranks_) rank->begin(stage, clock_);
         if constexpr (kMemoryFirst) workers_.run(ranks_.size(), [&](std::size_t i) { ranks_[i]->walk(); });
+    }
+
+    void begin_row(int steps) {
+        for (auto& rank : ranks_) rank->begin(RunStage::steady, clock_, steps);
     }
 
     /// Runs what was begun. Result: how long the slowest rank took, or nothing if a rank ran out of memory.
@@ -150,6 +155,11 @@ Prediction run_stages(const std::vector<const program::StepProgram*>& programs, 
         prediction.eager_time = stage(RunStage::eager, &RankPrediction::eager);
     if (has(RunStage::capture) && !prediction.out_of_memory)
         prediction.capture_time = stage(RunStage::capture, &RankPrediction::capture);
+    if constexpr (std::is_same_v<Rank, RankSimulator>)
+        if (const int steps = steps_in_row(programs, node); steps > 1 && !prediction.out_of_memory) {
+            pipeline.begin_row(steps);
+            finish(&RankPrediction::steady);
+        }
     for (int i = 0; i < kSteadySteps && !prediction.out_of_memory; ++i) {
         pipeline.begin(RunStage::steady);
         // Another one follows and is reported: nobody asks how long this one takes.

@@ -91,6 +91,7 @@ UnsharedRank::Operation UnsharedRank::prepared(const program::Operation& operati
     made.other = operation.other;
     made.scope = operation.scope;
     made.transfer = operation.transfer;
+    made.launches = operation.launches;
     return made;
 }
 
@@ -148,7 +149,7 @@ bool UnsharedRank::execute(const program::Instance& instance, const Operation& o
         case OperationKind::compute:
         case OperationKind::collective:
         case OperationKind::peer_transfer:
-            if (!launch_queue_has_room(operation.stream)) return false;
+            if (!launch_queue_has_room(operation.stream, operation.launches)) return false;
             launch(operation);
             return true;
         case OperationKind::event_record:
@@ -171,20 +172,22 @@ bool UnsharedRank::execute(const program::Instance& instance, const Operation& o
     }
 }
 
-/// A full launch queue holds the host until the piece ends that makes room.
-bool UnsharedRank::launch_queue_has_room(Stream stream) {
+/// A launch queue without room for so many holds the host until the work ends that makes room.
+bool UnsharedRank::launch_queue_has_room(Stream stream, std::uint16_t launches) {
     const auto depth = static_cast<std::uint64_t>(node_.host.launch_queue_depth);
     const std::uint64_t issued = streams_.issued(stream);
-    if (issued < depth) return true;
-    if (streams_.known(stream) <= issued - depth) streams_.resolve();
-    if (streams_.known(stream) <= issued - depth) return false;
-    host_ = std::max(host_, streams_.end_of(stream, issued - depth));
+    if (issued + launches <= depth || issued == 0) return true;
+    const std::uint64_t makes_room = std::min(issued + launches - depth, issued) - 1;
+    if (streams_.known(stream) <= makes_room) streams_.resolve();
+    if (streams_.known(stream) <= makes_room) return false;
+    host_ = std::max(host_, streams_.end_of(stream, makes_room));
     return true;
 }
 
 void UnsharedRank::launch(const Operation& operation) {
     host_ += operation.cost;
-    if (operation.kind != OperationKind::peer_transfer) return streams_.work(operation.stream, operation.length, host_);
+    if (operation.kind != OperationKind::peer_transfer)
+        return streams_.work(operation.stream, operation.length, host_, operation.launches);
     PeerChannel* const channel = channels_[program::index(operation.transfer)];
     STOWAGE_CHECK(channel != nullptr, "a transfer with a rank that is not there");
     streams_.transfer(operation.stream, *channel, program::sends(operation.transfer) ? 0 : 1, operation.length, host_);

@@ -52,13 +52,14 @@ private:
         Stream other{};
         program::Scope scope = 0;
         program::TransferKind transfer{};
+        std::uint16_t launches = 1;
     };
 
     [[nodiscard]] Operation prepared(const program::Operation& operation, std::uint32_t number) const;
     bool run_instance(const program::Instance& instance);
     void pay_device_calls(std::uint32_t before);
     bool execute(const program::Instance& instance, const Operation& operation);
-    bool launch_queue_has_room(Stream stream);
+    bool launch_queue_has_room(Stream stream, std::uint16_t launches);
     void launch(const Operation& operation);
     [[nodiscard]] std::uint32_t event_of(const program::Instance& instance, const Operation& operation) const;
     bool synchronise(const Operation& operation);

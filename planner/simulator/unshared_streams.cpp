@@ -26,7 +26,7 @@ void UnsharedStreams::begin(Tick time) {
 /// Behind what waits for a neighbour, or the first that does.
 void UnsharedStreams::issue(Stream stream, const Item& item) {
     Lane& lane = lanes_[program::index(stream)];
-    if (item.kind == Kind::work || item.kind == Kind::transfer) ++lane.issued;
+    if (item.kind == Kind::work || item.kind == Kind::transfer) lane.issued += item.launches;
     lane.deferred.push_back(item);
     if (!resolved(stream)) return;
     deferred_ |= bit(stream);
@@ -88,7 +88,7 @@ bool UnsharedStreams::evaluate(Stream stream, Item& item) {
     switch (item.kind) {
         case Kind::work: {
             const Tick start = reach(stream, item.issued);
-            occupy(stream, start, start + item.length);
+            occupy(stream, start, start + item.length, item.launches);
             return true;
         }
         case Kind::record: {
@@ -119,7 +119,7 @@ bool UnsharedStreams::evaluate_transfer(Stream stream, Item& item) {
     if (!partner) return false;
     const Tick length = item.length + std::max<Tick>(*partner - item.reached, 0);
     check_length(length);
-    occupy(stream, item.reached, item.reached + length);
+    occupy(stream, item.reached, item.reached + length, item.launches);
     return true;
 }
 

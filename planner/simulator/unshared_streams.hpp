@@ -25,7 +25,8 @@ public:
     void begin(Tick time);
 
     // What the host issues. `issued` never decreases.
-    void work(Stream stream, Tick length, Tick issued);
+    /// `launches`: as of VirtualDevice::compute.
+    void work(Stream stream, Tick length, Tick issued, std::uint16_t launches = 1);
     void transfer(Stream stream, PeerChannel& channel, int side, Tick length, Tick issued);
     EventId record(Stream stream, Tick issued);
     void wait(Stream stream, EventId event, Tick issued);
@@ -40,10 +41,11 @@ public:
     /// When it is done.
     [[nodiscard]] Tick done(Stream stream) const { return lanes_[program::index(stream)].done; }
     [[nodiscard]] Tick done() const;
-    /// Work issued to the stream since `begin`, and how much of it has a known end. Events take no place in its queue.
+    /// Launches of the work issued to the stream since `begin`, and how many of them have a known end. Events take no
+    /// place in its queue.
     [[nodiscard]] std::uint64_t issued(Stream stream) const { return lanes_[program::index(stream)].issued; }
     [[nodiscard]] std::uint64_t known(Stream stream) const { return lanes_[program::index(stream)].known; }
-    /// When piece `number` of the stream ended; one of the last kHistory that are known.
+    /// When the work of launch `number` of the stream ended; one of the last kHistory that are known.
     [[nodiscard]] Tick end_of(Stream stream, std::uint64_t number) const {
         return lanes_[program::index(stream)].ends[number % kHistory];
     }
@@ -65,6 +67,7 @@ private:
         PeerChannel* channel = nullptr;
         Kind kind{};
         std::uint8_t side = 0;
+        std::uint16_t launches = 1;
         bool posted = false;
         Tick reached = 0;
     };
@@ -93,7 +96,7 @@ private:
     bool evaluate_transfer(Stream stream, Item& item);
     bool resolve_lane(Stream stream);
     Tick reach(Stream stream, Tick issued);
-    void occupy(Stream stream, Tick from, Tick to);
+    void occupy(Stream stream, Tick from, Tick to, std::uint16_t launches);
     void end(Stream stream, Tick time);
 
     std::array<Lane, program::kStreamCount> lanes_;
@@ -117,19 +120,20 @@ inline void UnsharedStreams::end(Stream stream, Tick time) {
     ++ended_;
 }
 
-inline void UnsharedStreams::occupy(Stream stream, Tick from, Tick to) {
+inline void UnsharedStreams::occupy(Stream stream, Tick from, Tick to, std::uint16_t launches) {
     Lane& lane = lanes_[program::index(stream)];
     lane.busy += to - from;
     if (!is_main(stream)) lane.spans.push_back({from, to});
     end(stream, to);
-    lane.ends[lane.known++ % kHistory] = to;
+    for (std::uint16_t i = 0; i < launches; ++i) lane.ends[lane.known++ % kHistory] = to;
 }
 
-inline void UnsharedStreams::work(Stream stream, Tick length, Tick issued) {
-    if (!resolved(stream)) return issue(stream, {.issued = issued, .length = length, .kind = Kind::work});
-    ++lanes_[program::index(stream)].issued;
+inline void UnsharedStreams::work(Stream stream, Tick length, Tick issued, std::uint16_t launches) {
+    if (!resolved(stream))
+        return issue(stream, {.issued = issued, .length = length, .kind = Kind::work, .launches = launches});
+    lanes_[program::index(stream)].issued += launches;
     const Tick start = reach(stream, issued);
-    occupy(stream, start, start + length);
+    occupy(stream, start, start + length, launches);
 }
 
 }  // namespace stowage::simulator

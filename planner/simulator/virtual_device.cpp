@@ -79,8 +79,11 @@ VirtualDevice::Item& VirtualDevice::push(Stream stream, Kind kind, Tick issued) 
     return item;
 }
 
-void VirtualDevice::compute(Stream stream, types::KernelClass kind, Tick length, Tick issued, std::uint64_t tag) {
+void VirtualDevice::compute(Stream stream, types::KernelClass kind, Tick length, Tick issued, std::uint64_t tag,
+                            std::uint16_t launches) {
     Item& item = push(stream, Kind::compute, issued);
+    queues_[program::index(stream)].launches += launches - std::size_t{1};
+    item.launches = launches;
     item.length = length;
     item.tag_or_event = tag;
     item.detail = static_cast<std::uint8_t>(kind);
@@ -426,7 +429,7 @@ void VirtualDevice::finish(int stream) {
     if (finished_ != nullptr)
         finished_->push_back({running.item.tag_or_event, static_cast<Stream>(stream), running.start, now_});
     active_ &= ~bit(stream);
-    --queues_[static_cast<std::size_t>(stream)].launches;
+    queues_[static_cast<std::size_t>(stream)].launches -= running.item.launches;
     if (running.item.kind == Kind::copy) {
         --copies_[running.item.detail];
         speeds_stale_ = true;

@@ -80,7 +80,9 @@ public:
     VirtualDevice(const types::CopyEngines& engines, bool interference);
 
     // What the host issues. `issued` never decreases.
-    void compute(Stream stream, types::KernelClass kind, Tick length, Tick issued, std::uint64_t tag);
+    /// `launches`: places that it takes in the stream's launch queue until it is done.
+    void compute(Stream stream, types::KernelClass kind, Tick length, Tick issued, std::uint64_t tag,
+                 std::uint16_t launches = 1);
     void copy(Stream stream, Direction direction, std::int64_t bytes, Tick length, Tick issued, std::uint64_t tag);
     /// Work that neither slows nor is slowed: collectives.
     void communicate(Stream stream, Tick length, Tick issued, std::uint64_t tag);
@@ -105,8 +107,9 @@ public:
     [[nodiscard]] bool completed(EventId event) const;
     /// Pieces on a stream that are not finished.
     [[nodiscard]] std::size_t pending(Stream stream) const;
-    /// Those of them that are work: recordings of events and waits take no place in a stream's launch queue.
-    /// Source: docs/measurements/2026-11-29-h200-peer-memory.json, calls accepted behind a kernel that does not end.
+    /// Launches of those of them that are work: recordings of events and waits take no place in a stream's launch
+    /// queue. Source: docs/measurements/2026-11-29-h200-peer-memory.json, calls accepted behind a kernel that does not
+    /// end.
     [[nodiscard]] std::size_t launches(Stream stream) const { return queues_[program::index(stream)].launches; }
     [[nodiscard]] bool idle() const { return active_ == 0 && queued_ == 0; }
 
@@ -129,6 +132,7 @@ private:
         PeerChannel* channel = nullptr;
         Kind kind{};
         std::uint8_t detail = 0;  ///< kernel class, direction, or side
+        std::uint16_t launches = 1;
         bool posted = false;
         std::size_t call = 0;
         Tick reached = 0;  ///< a transfer: when this rank got to it

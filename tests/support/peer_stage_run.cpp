@@ -121,6 +121,13 @@ public:
         sequence(stage) = std::move(result);
     }
 
+    /// Its iterations are measured one by one.
+    void wait_at_end(RunStage stage) {
+        Instance wait = sequence(stage).back();
+        wait.body = add_body({"end of the iteration", {{.kind = OperationKind::device_sync}}});
+        sequence(stage).push_back(wait);
+    }
+
 private:
     std::vector<Instance>& sequence(RunStage stage) { return program_.sequence[static_cast<std::size_t>(stage)]; }
     [[nodiscard]] const std::vector<Operation>& operations_of(const Instance& instance) const {
@@ -275,6 +282,7 @@ void run_as_the_peer(program::StepProgram& program, const layers::StageLayers& s
     for (const RunStage steps : {RunStage::record, RunStage::steady}) {
         rewriter.keep_gradients(steps);
         rewriter.hold_outputs(steps);
+        rewriter.wait_at_end(steps);
     }
     rewriter.make_late_states();
 }

@@ -8,6 +8,7 @@
 // - Gradients come with the first microbatch of a step, are added to by the others, and go at the step's end; the
 //   input's comes with the first backward and stays.
 // - The output lives until the next one replaces it.
+// - The host waits for the device at the end of every iteration, which is measured by itself.
 // - In the first iteration the chip is cool, and the first backward waits for cuDNN's plan: the device runs dry there.
 //
 // They decide no peak of allocated memory but where everything lies, what is still held for a copy when the next tensor

@@ -230,6 +230,7 @@ Slot AttentionHalf::attention_backward(Slot output_gradient) {
     CallSizes sizes = attention_sizes();
     sizes.value = 1 / std::sqrt(static_cast<double>(writer_.dim.head_size));
     sizes.workspace_bytes = attention_backward_workspace(writer_.dim);
+    sizes.parts = attention_backward_parts(writer_.dim);
     const Slot workspace = writer_.make("core_attn.workspace", {sizes.workspace_bytes}, DataType::uint8);
     AttentionWork work = attention_work();
     work.between = score_gradient_traffic(work);

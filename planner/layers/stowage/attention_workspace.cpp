@@ -29,16 +29,23 @@ std::int64_t bytes_for(const Dimensions& dim, std::int64_t heads) {
     return heads * (has_narrow_values(dim) ? most_of_narrow_values(dim, rounded(2 * kTile)) : plain) + kCounters;
 }
 
+/// Of the batch's heads, or of one part of a sequence's.
+std::int64_t bytes_in(const Dimensions& dim, std::int64_t parts) {
+    if (parts == 1) return bytes_for(dim, dim.micro_batch * dim.heads);
+    return bytes_for(dim, dim.groups / parts * (dim.heads / dim.groups));
+}
+
 }  // namespace
 
+std::int64_t attention_backward_parts(const Dimensions& dim) {
+    if (bytes_in(dim, 1) <= kEnough) return 1;
+    for (std::int64_t parts = 2; parts <= dim.groups; ++parts)
+        if (dim.groups % parts == 0 && bytes_in(dim, parts) <= kEnough + (kEnough >> 6)) return parts;
+    return dim.groups;
+}
+
 std::int64_t attention_backward_workspace(const Dimensions& dim) {
-    if (const std::int64_t whole = bytes_for(dim, dim.micro_batch * dim.heads); whole <= kEnough) return whole;
-    const std::int64_t heads_of_group = dim.heads / dim.groups;
-    for (std::int64_t parts = 2; parts <= dim.groups; ++parts) {
-        const std::int64_t needed = bytes_for(dim, dim.groups / parts * heads_of_group);
-        if (dim.groups % parts == 0 && needed <= kEnough + (kEnough >> 6)) return needed;
-    }
-    return bytes_for(dim, heads_of_group);
+    return bytes_in(dim, attention_backward_parts(dim));
 }
 
 }  // namespace stowage::layers

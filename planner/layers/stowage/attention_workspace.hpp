@@ -13,4 +13,7 @@ namespace stowage::layers {
 /// values narrower than keys it is an upper bound, not measured.
 std::int64_t attention_backward_workspace(const Dimensions& dim);
 
+/// How many parts of a sequence's heads the executor runs one after another with that; 1: all of the batch at once.
+std::int64_t attention_backward_parts(const Dimensions& dim);
+
 }  // namespace stowage::layers

@@ -170,6 +170,7 @@ Slot LatentAttentionHalf::attention_backward(Slot output_gradient) {
     const Slot packed_gradient = writer_.make("qkv.gradient", dim.full_shape(dim.qkv_width));
     CallSizes sizes = attention_sizes();
     sizes.workspace_bytes = attention_backward_workspace(dim);
+    sizes.parts = attention_backward_parts(dim);
     const Slot workspace = writer_.make("core_attn.workspace", {sizes.workspace_bytes}, DataType::uint8);
     AttentionWork work = attention_work();
     work.between = score_gradient_traffic(work);

@@ -99,6 +99,26 @@ TEST(RankSimulator, HoldsTheHostWhenTheLaunchQueueIsFull) {
     EXPECT_EQ(times, (std::vector<Nanoseconds>{1us, 11us, 21us, 31us, 23us}));
 }
 
+Operation of_launches(std::uint16_t launches) {
+    Operation operation = kernel(10us);
+    operation.launches = launches;
+    return operation;
+}
+
+// Room for four: 3 and 1 lie in the queue at 2 us; the next 3 wait for the first 3 to be done (11), the last 2 for the
+// 1 (21). What is more than the queue holds goes in alone.
+TEST(RankSimulator, CountsEveryLaunchOfAnOperationInTheQueue) {
+    types::Node node = quiet_node();
+    node.host.kernel_launch = node.host.copy_launch = 1us;
+    node.host.launch_queue_depth = 4;
+    const auto program = hand_program(
+        {of_launches(3), of_launches(1), of_launches(3), of_launches(2), copy(Direction::device_to_host, 1us)});
+    EXPECT_EQ(starts(program, simulate({&program}, node, kTraced)),
+              (std::vector<Nanoseconds>{1us, 11us, 21us, 32us, 33us}));
+    const auto large = hand_program({of_launches(9), of_launches(9)});
+    EXPECT_EQ(starts(large, simulate({&large}, node, kTraced)), (std::vector<Nanoseconds>{1us, 12us}));
+}
+
 TEST(RankSimulator, ChargesEventsAndStreamWaitsToTheHost) {
     types::Node node = quiet_node();
     node.host.event_call = 1us;
@@ -161,13 +181,14 @@ TEST(RankSimulator, ChargesPinnedMemoryOnceForEachBuffer) {
 
 TEST(RankSimulator, ReusesABlockOnlyWhenTheOtherStreamIsDoneWithIt) {
     // The block is freed while a copy of 100 us still reads it. At once its successor needs a second segment; after a
-    // synchronisation it gets the first.
+    // synchronisation it gets the first. Every step begins on an idle device.
     const Operation uses{.kind = OperationKind::record_stream, .stream = Stream::d2h};
     auto program_with = [&](bool synchronised) {
         std::vector<Operation> operations{allocate(0, 32_MiB), copy(Direction::device_to_host, 100us), uses,
                                           free(0, 32_MiB)};
         if (synchronised) operations.push_back({.kind = OperationKind::device_sync});
         operations.insert(operations.end(), {allocate(1, 32_MiB), kernel(1us), free(1, 32_MiB)});
+        operations.push_back({.kind = OperationKind::device_sync});
         return hand_program(operations, 2);
     };
     const auto at_once = program_with(false);

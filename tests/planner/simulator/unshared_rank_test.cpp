@@ -102,7 +102,11 @@ private:
         switch (below(12)) {
             case 0:
             case 1:
-            case 2: list.push_back({.kind = OperationKind::compute, .duration = length()}); break;
+            case 2: {
+                const auto launches = static_cast<std::uint16_t>(1 + below(6));
+                list.push_back({.kind = OperationKind::compute, .launches = launches, .duration = length()});
+                break;
+            }
             case 3:
             case 4: {
                 const Stream on = below(2) == 0 ? Stream::communication : Stream::gradient_communication;
