@@ -33,6 +33,8 @@ Json device_json(const types::Device& device) {
     for (const types::HeadSizeRate& rate : device.attention_head_sizes)
         json["attention_head_sizes"].push_back(
             {{"head_size", rate.head_size}, {"forward", rate.forward}, {"backward", rate.backward}});
+    for (const types::DutyRate& rate : device.rates_by_duty)
+        json["rates_by_duty"].push_back({{"duty", rate.duty}, {"gemm", rate.gemm}, {"attention", rate.attention}});
     json["memory_bandwidth_gb_per_s"] = gb_per_s(device.memory_bandwidth);
     if (device.strided_bandwidth.rate > 0) json["strided_bandwidth_gb_per_s"] = gb_per_s(device.strided_bandwidth);
     json["kernel_overhead_us"] = file_microseconds(device.kernel_overhead);

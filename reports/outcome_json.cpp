@@ -1,5 +1,7 @@
 #include "reports/outcome_json.hpp"
 
+#include <cmath>
+
 #include "planner/layers/inventory.hpp"
 
 namespace stowage::reports {
@@ -63,6 +65,8 @@ Json rank_json(const search::RankOutcome& rank, std::int64_t per_stage, types::M
     json["eligible_groups"] = rank.offloaded.eligible_groups;
     json["megatron_summary_bytes"] = by_module(rank.offloaded.table, chosen);
     json["step_time_us"] = file_microseconds(rank.step_time);
+    // Four digits: settled to so many, and the same on every machine.
+    if (rank.duty < 1) json["rates_of_duty"] = std::round(rank.duty * 1e4) / 1e4;
     json["main_stream_busy_us"] = file_microseconds(rank.compute);
     json["exposed_copy_us"] = file_microseconds(rank.exposed_copy);
     json["device_to_host_busy_us"] = file_microseconds(rank.device_to_host_busy);

@@ -48,6 +48,15 @@ private:
     DurationShares shares_;
 };
 
+/// Calls `visit(script, again, times)` for every use of a script in a step.
+template <class Visit>
+void for_each_use(const layers::StageLayers& stage, std::int64_t microbatches, const Visit& visit) {
+    for (const layers::ChunkLayers& chunk : stage.chunks)
+        for (std::size_t frame = 0; frame < chunk.order.size(); ++frame)
+            visit(stage.scripts[chunk.order[frame]], runs_again(chunk, frame), microbatches);
+    visit(stage.optimizer, false, 1);
+}
+
 }  // namespace
 
 Nanoseconds DurationSum::total() const { return std::accumulate(by_source.begin(), by_source.end(), Nanoseconds{0}); }
@@ -61,11 +70,22 @@ std::optional<double> DurationSum::error() const {
 DurationShares duration_shares(const layers::StageLayers& stage, std::int64_t microbatches,
                                const Durations& durations) {
     Shares shares(durations);
-    for (const layers::ChunkLayers& chunk : stage.chunks)
-        for (std::size_t frame = 0; frame < chunk.order.size(); ++frame)
-            shares.add(stage.scripts[chunk.order[frame]], runs_again(chunk, frame), microbatches);
-    shares.add(stage.optimizer, false, 1);
+    for_each_use(stage, microbatches, [&](const layers::LayerScript& script, bool again, std::int64_t times) {
+        shares.add(script, again, times);
+    });
     return shares.shares();
+}
+
+Nanoseconds multiplying_time(const layers::StageLayers& stage, std::int64_t microbatches, const Durations& durations) {
+    Nanoseconds sum{0};
+    for_each_use(stage, microbatches, [&](const layers::LayerScript& script, bool again, std::int64_t times) {
+        for (const KernelPlace& place : kernel_places(script, again)) {
+            const layers::Kernel& kernel = script.kernels[place.kernel];
+            if (kernel.kind != types::KernelClass::memory_bound)
+                sum += times * durations.kernel(kernel, place.name.phase);
+        }
+    });
+    return sum;
 }
 
 }  // namespace stowage::program

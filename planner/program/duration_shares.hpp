@@ -2,7 +2,7 @@
 
 // How much of what a rank computes in a step was measured, scaled or estimated.
 //
-// Tested by: tests/planner/program/measured_durations_test.cpp.
+// Tested by: tests/planner/program/measured_durations_test.cpp, tests/planner/search/duty_test.cpp.
 
 #include <array>
 #include <cstdint>
@@ -35,5 +35,8 @@ struct DurationShares {
 /// Kernels of one step of one rank, whatever is offloaded: forwards, forwards that run again (source `recompute` where
 /// the forward was measured), backwards, the optimizer.
 DurationShares duration_shares(const layers::StageLayers& stage, std::int64_t microbatches, const Durations& durations);
+
+/// What GEMMs and attention take of it.
+Nanoseconds multiplying_time(const layers::StageLayers& stage, std::int64_t microbatches, const Durations& durations);
 
 }  // namespace stowage::program

@@ -23,8 +23,8 @@ Bytes whole(double bytes) { return Bytes{static_cast<std::int64_t>(bytes)}; }
 
 }  // namespace
 
-Durations::Durations(const types::Hardware& hardware, const types::ParallelLayout& layout)
-    : hardware_(hardware), layout_(layout) {}
+Durations::Durations(const types::Hardware& hardware, const types::ParallelLayout& layout, double duty)
+    : hardware_(hardware), layout_(layout), faster_(rates_at_duty(hardware.node.device, duty)) {}
 
 Nanoseconds Durations::kernel(const layers::Kernel& kernel, layers::Phase phase) const {
     return kernel.measured ? *kernel.measured : estimate(kernel, phase);
@@ -33,8 +33,8 @@ Nanoseconds Durations::kernel(const layers::Kernel& kernel, layers::Phase phase)
 Nanoseconds Durations::estimate(const layers::Kernel& kernel, layers::Phase phase) const {
     const types::Device& device = hardware_.node.device;
     switch (kernel.kind) {
-        case types::KernelClass::gemm: return gemm_time(kernel, device);
-        case types::KernelClass::attention: return attention_time(kernel, phase, device);
+        case types::KernelClass::gemm: return gemm_time(kernel, device, faster_.gemm);
+        case types::KernelClass::attention: return attention_time(kernel, phase, device, faster_.attention);
         case types::KernelClass::memory_bound: break;
     }
     return types::transfer_time(kernel.traffic, device.memory_bandwidth) + device.kernel_overhead;

@@ -19,8 +19,9 @@ namespace stowage::program {
 /// bandwidth terms of Thakur, Rabenseifner, Gropp 2005, section 4, which NCCL's bus-bandwidth figures are defined by.
 class Durations {
 public:
-    /// Keeps references: hardware and layout must outlive it.
-    Durations(const types::Hardware& hardware, const types::ParallelLayout& layout);
+    /// Keeps references: hardware and layout must outlive it. `duty`: for how much of the time GEMMs and attention
+    /// run, which their rates follow.
+    Durations(const types::Hardware& hardware, const types::ParallelLayout& layout, double duty = 1);
 
     [[nodiscard]] Nanoseconds kernel(const layers::Kernel& kernel, layers::Phase phase) const;
     /// The same from the hardware alone, whatever was measured.
@@ -49,6 +50,7 @@ private:
 
     const types::Hardware& hardware_;
     const types::ParallelLayout& layout_;
+    types::DutyRate faster_;  ///< than at full duty
 };
 
 }  // namespace stowage::program

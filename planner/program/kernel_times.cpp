@@ -43,16 +43,18 @@ double lengthening(const layers::AttentionWork& work, const types::AttentionLoss
 
 }  // namespace
 
-Nanoseconds gemm_time(const layers::Kernel& kernel, const Device& device) {
-    const Nanoseconds multiplying = arithmetic_time(kernel.flops, gemm_rate(kernel, device));
+Nanoseconds gemm_time(const layers::Kernel& kernel, const Device& device, double faster) {
+    const FlopsPerSecond rate{gemm_rate(kernel, device).rate * faster};
+    const Nanoseconds multiplying = arithmetic_time(kernel.flops, rate);
     const Nanoseconds reading = types::transfer_time(kernel.traffic - kernel.result, device.memory_bandwidth);
     const Nanoseconds writing = types::transfer_time(kernel.result, device.memory_bandwidth);
     return std::max(multiplying, reading) + writing + kernel.count * (device.kernel_overhead + device.gemm_ramp);
 }
 
-Nanoseconds attention_time(const layers::Kernel& kernel, layers::Phase phase, const Device& device) {
+Nanoseconds attention_time(const layers::Kernel& kernel, layers::Phase phase, const Device& device, double faster) {
     const bool forward = phase == layers::Phase::forward || phase == layers::Phase::recompute;
     FlopsPerSecond rate = forward ? device.attention_forward_bf16 : device.attention_backward_bf16;
+    rate.rate *= faster;
     const layers::AttentionWork& work = kernel.attention;
     if (work.rows > 0 && work.keys > 0) {
         const auto share = forward ? &HeadSizeRate::forward : &HeadSizeRate::backward;
@@ -62,6 +64,20 @@ Nanoseconds attention_time(const layers::Kernel& kernel, layers::Phase phase, co
     const Nanoseconds memory = types::transfer_time(kernel.traffic, device.memory_bandwidth);
     const Nanoseconds between = types::transfer_time(work.between, device.memory_bandwidth);
     return std::max(arithmetic_time(kernel.flops, rate), memory) + between + device.kernel_overhead;
+}
+
+types::DutyRate rates_at_duty(const Device& device, double duty) {
+    const types::DutyRate full{};
+    const std::vector<types::DutyRate>& rates = device.rates_by_duty;
+    if (rates.empty() || duty >= full.duty) return full;
+    if (duty <= rates.front().duty) return {duty, rates.front().gemm, rates.front().attention};
+    const auto above = std::upper_bound(rates.begin(), rates.end(), duty,
+                                        [](double value, const types::DutyRate& rate) { return value < rate.duty; });
+    const types::DutyRate& upper = above == rates.end() ? full : *above;
+    const types::DutyRate& lower = *(above - 1);
+    const double part = (duty - lower.duty) / (upper.duty - lower.duty);
+    return {duty, lower.gemm + part * (upper.gemm - lower.gemm),
+            lower.attention + part * (upper.attention - lower.attention)};
 }
 
 }  // namespace stowage::program

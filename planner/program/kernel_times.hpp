@@ -15,6 +15,9 @@
 // Attention. Rate by head size, and what little work loses: types::AttentionLoss. What one of its kernels leaves for
 // the next (a deterministic backward's gradient of the scores) takes its bytes at the memory's bandwidth on top.
 //
+// Both multiply faster on a chip that does something else, or nothing, for part of the time
+// (docs/decisions/2026-11-30-rates-by-duty.md).
+//
 // Source: docs/measurements/2026-11-29-kernel-shapes.md; docs/decisions/2026-11-29-kernel-times-by-shape.md.
 
 #include "planner/layers/layer_script.hpp"
@@ -22,9 +25,15 @@
 
 namespace stowage::program {
 
-[[nodiscard]] types::Nanoseconds gemm_time(const layers::Kernel& kernel, const types::Device& device);
+/// `faster`: how many times the device's rate it multiplies at; memory stays as fast as it is.
+[[nodiscard]] types::Nanoseconds gemm_time(const layers::Kernel& kernel, const types::Device& device,
+                                           double faster = 1);
 /// A kernel that does not say how its work is spread runs at the full rate.
 [[nodiscard]] types::Nanoseconds attention_time(const layers::Kernel& kernel, layers::Phase phase,
-                                                const types::Device& device);
+                                                const types::Device& device, double faster = 1);
+
+/// What the device's GEMMs and attention gain where they run for this share of the time (types::DutyRate): below the
+/// lowest known duty as at it. Cost: O(log known duties).
+[[nodiscard]] types::DutyRate rates_at_duty(const types::Device& device, double duty);
 
 }  // namespace stowage::program

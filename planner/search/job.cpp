@@ -10,6 +10,8 @@
 #include "planner/layers/support.hpp"
 #include "planner/memory/pinned_demand.hpp"
 #include "planner/search/allocator_environment.hpp"
+#include "planner/search/alone.hpp"
+#include "planner/search/duty.hpp"
 #include "planner/simulator/workers.hpp"
 #include "scenarios/types/check.hpp"
 #include "scenarios/types/error.hpp"
@@ -23,11 +25,11 @@ struct LoweredRanks {
 };
 
 LoweredRanks lower_all(const Job& job, const OffloadChoice& choice, int threads) {
-    const program::Durations durations(job.scenario.hardware, job.scenario.parallel);
     LoweredRanks lowered;
     lowered.ranks.resize(job.stages.size());
     simulator::Workers workers(std::max(1, std::min(threads, static_cast<int>(job.stages.size()))));
     workers.run(job.stages.size(), [&](std::size_t rank) {
+        const program::Durations durations(job.scenario.hardware, job.scenario.parallel, job.duty(rank));
         lowered.ranks[rank] =
             program::lower(job.stages[rank], job.scenario.microbatches(), choice, job.scenario.rules, durations);
     });
@@ -92,6 +94,7 @@ Outcome finish(const Job& job, const OffloadChoice& choice, const LoweredRanks& 
         outcome.released_while_saved = outcome.released_while_saved || lowered.ranks[i].released_while_saved;
         outcome.released_static = outcome.released_static || lowered.ranks[i].released_static;
         outcome.ranks.push_back(describe(job.stages[i], lowered.ranks[i], prediction.ranks[i]));
+        outcome.ranks.back().duty = job.duty(i);
     }
     return outcome;
 }
@@ -107,20 +110,6 @@ std::vector<const program::StepProgram*> programs_of(const LoweredRanks& lowered
     std::vector<const program::StepProgram*> programs;
     for (const program::Lowered& rank : lowered.ranks) programs.push_back(&rank.program);
     return programs;
-}
-
-/// No framework stands between stowage's own layers and the launches, and their pinned memory is there before the first
-/// step; what their calls of libraries take is included in what a framework adds to its own.
-types::Node machine_of(const types::Scenario& scenario) {
-    types::Node node = scenario.hardware.node;
-    if (scenario.implementation != types::Implementation::stowage) {
-        node.host.gemm_call = node.host.attention_call = {};
-        return node;
-    }
-    node.host.framework_forward = node.host.framework_backward = {};
-    node.graph.framework_forward = node.graph.framework_backward = {};
-    node.host.pinned_allocation_per_gib = {};
-    return node;
 }
 
 std::pair<Outcome, simulator::Prediction> predict(const Job& job, const OffloadChoice& choice,
@@ -161,6 +150,7 @@ Job prepare(types::Scenario scenario) {
     job.scenario = std::move(scenario);
     for (std::int64_t rank = 0; rank < job.scenario.parallel.pipeline_model_parallel_size; ++rank)
         job.stages.push_back(layers::build_stage(job.scenario, rank));
+    job.duties = settled_duties(job);
     return job;
 }
 
@@ -212,20 +202,15 @@ TracedOutcome evaluate_traced(const Job& job, const OffloadChoice& choice) {
 }
 
 std::optional<SliceOutcome> evaluate_slice(const Job& job, const OffloadChoice& choice, std::int64_t pipeline_rank) {
-    const layers::StageLayers& stage = job.stages.at(static_cast<std::size_t>(pipeline_rank));
-    const program::Durations durations(job.scenario.hardware, job.scenario.parallel);
-    program::Lowered lowered =
-        program::lower(stage, job.scenario.microbatches(), choice, job.scenario.rules, durations);
-    if (lowered.chunk_mismatch) return std::nullopt;
-    simulator::SimulationOptions options;
-    options.allocator = job.allocator;
-    options.alone = options.trace = true;
-    simulator::Prediction prediction = simulator::simulate({&lowered.program}, machine_of(job.scenario), options);
+    const auto rank = static_cast<std::size_t>(pipeline_rank);
+    auto run = run_alone(job, choice, pipeline_rank, job.duty(rank), true);
+    if (!run) return std::nullopt;
     SliceOutcome outcome;
-    outcome.rank = describe(stage, lowered, prediction.ranks.front());
-    outcome.timeline = std::move(prediction.ranks.front().timeline);
-    outcome.times = program::step_times(lowered.program, outcome.timeline);
-    outcome.program = std::move(lowered.program);
+    outcome.rank = describe(job.stages[rank], run->lowered, run->prediction);
+    outcome.rank.duty = job.duty(rank);
+    outcome.timeline = std::move(run->prediction.timeline);
+    outcome.times = program::step_times(run->lowered.program, outcome.timeline);
+    outcome.program = std::move(run->lowered.program);
     return outcome;
 }
 

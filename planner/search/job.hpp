@@ -30,9 +30,14 @@ struct Job {
     types::Scenario scenario;
     memory::AllocatorConfig allocator;
     std::vector<layers::StageLayers> stages;        ///< by pipeline rank
+    std::vector<double> duties;                     ///< by pipeline rank (duty.hpp); none: all 1
     std::shared_ptr<const RecordingUse> recording;  ///< whose times the kernels have; none: they are estimated
+
+    /// The share of the time that the rank's rates belong to.
+    [[nodiscard]] double duty(std::size_t rank) const { return duties.empty() ? 1 : duties.at(rank); }
 };
 
+/// Cost: where the hardware's rates follow the duty, some simulations of each rank (duty.hpp).
 /// Throws: types::UnsupportedError naming everything in the scenario that this version cannot plan.
 Job prepare(types::Scenario scenario);
 
@@ -68,6 +73,7 @@ struct RankOutcome {
     std::int64_t cache_flushes =
         0;  ///< in a steady step: the allocator gave its cache back because the device was full
     std::int64_t operations = 0;
+    double duty = 1;  ///< that the rates of its GEMMs and its attention belong to
     program::OffloadCounts offloaded;
 
     /// Over all stages of a run.

@@ -54,6 +54,12 @@ void describe(const program::RecordedOperations& operations, RecordingUse& use) 
     use.recording_cost = operations.recording_cost;
 }
 
+/// What was measured has the rates of its own duty.
+void take(Job& job, RecordingUse use) {
+    job.duties.clear();
+    job.recording = std::make_shared<const RecordingUse>(std::move(use));
+}
+
 }  // namespace
 
 void apply_recording(Job& job, const recording::Recording& recording, const types::Scenario& recorded) {
@@ -77,7 +83,7 @@ void apply_recording(Job& job, const recording::Recording& recording, const type
     for (const auto& [kind, name] : types::enum_names<types::KernelClass>()) use.spreads[kind] = measured.spread(kind);
     use.differences = measured.differences();
     use.groups = layers::group_differences(recording, stage);
-    job.recording = std::make_shared<const RecordingUse>(std::move(use));
+    take(job, std::move(use));
 }
 
 void apply_injected_recording(Job& job, const recording::Recording& recording) {
@@ -93,7 +99,7 @@ void apply_injected_recording(Job& job, const recording::Recording& recording) {
             "error: sites: found no layer of the scenario, expected kernels under marks with module, phase, layer and "
             "microbatch\nhint: mark modules with ranges such as "
             "'stowage:module=core_attn;phase=forward;layer=3;microbatch=0'");
-    job.recording = std::make_shared<const RecordingUse>(std::move(use));
+    take(job, std::move(use));
 }
 
 }  // namespace stowage::search

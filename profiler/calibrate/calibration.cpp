@@ -60,6 +60,7 @@ Calibration calibrate(const Measurements& measurements, const Base& base, const 
     fit_memory_kernels(measurements, draft);
     fit_gemms(measurements, draft);
     fit_attention(measurements, draft);
+    fit_duties(measurements, draft);
     fit_copies(measurements, draft);
     fit_beside(measurements, draft);
     fit_host(measurements, draft);

@@ -55,6 +55,8 @@ struct DutyFigures {
     double duty = 1;
     State state;
     double gemm_tflop_per_s = 0;  ///< by the model's formula, so that it compares with gemm_bf16
+    double multiplying = 0;       ///< share of the time that its GEMMs and its attention run
+    double attention = 0;         ///< its rate as a multiple of the file's; 0: not known
     double layer_us = 0;
 };
 /// The slowdown of one kernel beside copies.

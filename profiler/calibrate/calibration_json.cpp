@@ -126,6 +126,8 @@ Json duties_json(const Calibration& calibration) {
     for (const DutyFigures& one : calibration.duties) {
         Json entry = {{"duty", one.duty},
                       {"gemm_tflop_per_s", rounded(one.gemm_tflop_per_s)},
+                      {"multiplying", rounded(one.multiplying)},
+                      {"attention", rounded(one.attention)},
                       {"layer_us", rounded(one.layer_us, 6)}};
         entry.update(state_json(one.state));
         result.push_back(std::move(entry));

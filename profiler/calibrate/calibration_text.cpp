@@ -35,9 +35,10 @@ std::string cases_text(const std::vector<CaseError>& cases) {
 std::string duties_text(const std::vector<DutyFigures>& duties) {
     std::string text;
     for (const DutyFigures& one : duties)
-        text +=
-            fmt::format("  busy {:>3.0f} %: GEMMs {} TFLOP/s, a layer {} us, {:.0f} MHz, {:.0f} W\n", 100 * one.duty,
-                        number(one.gemm_tflop_per_s), number(one.layer_us), one.state.clock_mhz, one.state.watts);
+        text += fmt::format(
+            "  busy {:>3.0f} %: GEMMs {} TFLOP/s, attention {:.3f} of its rate, a layer {} us, {:.0f} MHz, {:.0f} W\n",
+            100 * one.duty, number(one.gemm_tflop_per_s), one.attention, number(one.layer_us), one.state.clock_mhz,
+            one.state.watts);
     return text;
 }
 

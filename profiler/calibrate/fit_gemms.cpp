@@ -37,28 +37,6 @@ Fit fit_fp8(const std::vector<Row>& rows, const types::Device& device, const Lay
     return fit_robustly(problem);
 }
 
-void note_duties(const Measurements& measurements, const Draft& draft) {
-    const types::Device& device = draft.node().device;
-    for (const MixTimes& mix : measurements.mixes) {
-        if (mix.rounds.empty()) continue;
-        DutyFigures figures{mix.duty, median_state(mix), 0, 0};
-        for (const double us : medians_of(mix)) figures.layer_us += us;
-        const auto rate =
-            rate_of_layer(&mix, in_tflop(device.gemm_bf16), is_gemm_case,
-                          [&](const KernelCase& kernel, double one) { return layer_gemm_us(device, kernel, one); });
-        figures.gemm_tflop_per_s = rate.value_or(0);
-        draft.calibration().duties.push_back(figures);
-    }
-}
-
-std::string duties_text(const std::vector<DutyFigures>& duties) {
-    std::string text;
-    for (const DutyFigures& one : duties)
-        if (one.duty < 1 && one.gemm_tflop_per_s > 0)
-            text += fmt::format("; {:.0f} when busy {:.0f} % of the time", one.gemm_tflop_per_s, 100 * one.duty);
-    return text;
-}
-
 /// The rate of the layer at full duty divided by that of the shapes at the same clock; 1 where there is no layer.
 double fit_bf16(const Measurements& measurements, const Draft& draft, const std::vector<const KernelTimes*>& cases) {
     types::Device& device = draft.node().device;
@@ -73,19 +51,17 @@ double fit_bf16(const Measurements& measurements, const Draft& draft, const std:
     const double factor = of_layer.value_or(fit.value(0)) / fit.value(0);
     draft.figure("gemm_bf16", "TFLOP/s", interval_of(fit.parameters[0], factor), base_rate);
     device.gemm_bf16 = tflop(factor * fit.value(0));
-    note_duties(measurements, draft);
     draft.calibration().fits.push_back(
         {"gemm_bf16", fit, case_errors(cases, [&](const KernelCase& kernel, const State& state) {
              return gemm_us(work_of(kernel), rates_with(device, at_clock(fit.value(0), state, reference)));
          })});
     const std::string where = state_text(reference.clock_mhz, reference.watts);
-    draft.source(
-        Section::device, "gemm_bf16",
-        (of_layer ? fmt::format("measured; the GEMMs of a layer, forward and backward, busy all the time, {}; by "
-                                "shapes, brought to that clock, {:.0f}",
-                                where, fit.value(0))
-                  : fmt::format("measured by shapes, {}", where)) +
-            duties_text(draft.calibration().duties));
+    draft.source(Section::device, "gemm_bf16",
+                 of_layer
+                     ? fmt::format("measured; the GEMMs of a layer, forward and backward, busy all the time, {}; by "
+                                   "shapes, brought to that clock, {:.0f}",
+                                   where, fit.value(0))
+                     : fmt::format("measured by shapes, {}", where));
     draft.source(Section::device, "gemm_ramp",
                  fmt::format("measured; with the rate by shapes, {}; +- {:.2f}", quality_text(fit, cases.size()),
                              fit.parameters[1].error));

@@ -36,6 +36,8 @@ void fit_graphs(const Measurements& measurements, const Draft& draft);
 void fit_memory_kernels(const Measurements& measurements, const Draft& draft);
 void fit_gemms(const Measurements& measurements, const Draft& draft);
 void fit_attention(const Measurements& measurements, const Draft& draft);
+/// rates_by_duty, with the rates of GEMMs and attention known.
+void fit_duties(const Measurements& measurements, const Draft& draft);
 void fit_beside(const Measurements& measurements, const Draft& draft);
 
 /// Shared by the fits of kernels.

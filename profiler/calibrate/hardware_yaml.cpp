@@ -108,6 +108,15 @@ void write_attention(Page& page, const types::Device& device) {
     });
 }
 
+void write_rates_by_duty(Page& page, const std::vector<types::DutyRate>& rates) {
+    if (rates.empty()) return;
+    page.group("rates_by_duty", [&] {
+        for (const types::DutyRate& rate : rates)
+            page.line(fmt::format("- {{duty: {}, gemm: {}, attention: {}}}", number(rate.duty), number(rate.gemm),
+                                  number(rate.attention)));
+    });
+}
+
 void write_device(Page& page, const types::Device& device) {
     page.sources(Section::device);
     if (!device.name.empty()) page.line("name: " + reader::yaml_text(device.name));
@@ -118,6 +127,7 @@ void write_device(Page& page, const types::Device& device) {
     if (device.gemm_fp8_blockwise.rate > 0) page.rate("gemm_fp8_blockwise", device.gemm_fp8_blockwise);
     page.time("gemm_ramp", device.gemm_ramp);
     write_attention(page, device);
+    write_rates_by_duty(page, device.rates_by_duty);
     page.rate("memory_bandwidth", device.memory_bandwidth);
     if (device.strided_bandwidth.rate > 0) page.rate("strided_bandwidth", device.strided_bandwidth);
     page.time("kernel_overhead", device.kernel_overhead);

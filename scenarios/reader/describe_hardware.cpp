@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include "scenarios/reader/drafts.hpp"
 
@@ -18,6 +20,8 @@ void describe_sources(Fields& fields) {
 constexpr NumberRange kTail{0, 1e6};
 constexpr NumberRange kHeadSize{1, 4096};
 constexpr NumberRange kRateShare{0.01, 10};
+constexpr NumberRange kDuty{0.01, 0.99};
+constexpr NumberRange kGain{1, 10};
 
 void describe_attention(Fields& fields, std::string_view name, types::AttentionLoss& loss) {
     fields.group({name, "what attention loses where there is little of it; left out: nothing"}, [&](Fields& inside) {
@@ -46,6 +50,48 @@ void describe_head_sizes(Fields& fields, std::vector<types::HeadSizeRate>& rates
     });
 }
 
+/// Empty if the list is one: faster where there is less of it, and yet not more done in all.
+std::string disorder(std::vector<types::DutyRate> rates) {
+    rates.emplace_back();
+    const auto place = [&](std::size_t i) {
+        return i + 1 < rates.size() ? "in point " + std::to_string(i) : std::string("at full duty");
+    };
+    for (std::size_t i = 1; i < rates.size(); ++i) {
+        const types::DutyRate& lower = rates[i - 1];
+        const types::DutyRate& upper = rates[i];
+        if (lower.duty >= upper.duty) return "found duties that do not rise, expected rising ones";
+        if (lower.gemm < upper.gemm || lower.attention < upper.attention)
+            return "found a higher rate " + place(i) + " than " + place(i - 1) +
+                   ", expected rates that fall with the duty";
+        const bool more = lower.duty * lower.gemm > upper.duty * upper.gemm ||
+                          lower.duty * lower.attention > upper.duty * upper.attention;
+        if (more) return "found more done " + place(i - 1) + " than " + place(i) + ", expected duty times rate to rise";
+    }
+    return {};
+}
+
+void describe_rates_by_duty(Fields& fields, std::vector<types::DutyRate>& rates) {
+    const Key key{"rates_by_duty",
+                  "what GEMMs and attention gain where they run for part of the time; left out: nothing"};
+    std::vector<types::DutyRate> read;
+    const auto describe_rate = [&](Fields& inside) {
+        types::DutyRate rate;
+        std::optional<double> attention;
+        inside.number({"duty", "share of the time that GEMMs or attention run", true}, rate.duty, kDuty);
+        inside.number({"gemm", "their rate, as a multiple of the device's", true}, rate.gemm, kGain);
+        inside.optional_number({"attention", "the same of attention"}, attention, kGain, "as gemm");
+        rate.attention = attention.value_or(rate.gemm);
+        read.push_back(rate);
+    };
+    fields.groups(key, describe_rate, [&] {
+        const std::string problem = disorder(read);
+        if (problem.empty())
+            rates = read;
+        else
+            fields.problem(key.name, problem);
+    });
+}
+
 void describe_device(Fields& fields, types::Device& device) {
     describe_sources(fields);
     fields.text({"name", "what the maker calls it"}, device.name);
@@ -67,6 +113,7 @@ void describe_device(Fields& fields, types::Device& device) {
     describe_attention(fields, "attention_forward", device.attention_forward);
     describe_attention(fields, "attention_backward", device.attention_backward);
     describe_head_sizes(fields, device.attention_head_sizes);
+    describe_rates_by_duty(fields, device.rates_by_duty);
     fields.gb_per_s({"memory_bandwidth_gb_per_s", "bytes read and written by a vectorised kernel", true},
                     device.memory_bandwidth);
     fields.gb_per_s({"strided_bandwidth_gb_per_s", "the same of a kernel that gathers a strided view"},

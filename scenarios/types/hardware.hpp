@@ -75,6 +75,15 @@ struct HeadSizeRate {
     double backward = 1;
 };
 
+/// What a chip at its power limit gains where it does not multiply: its clock rises until its mean power is at the
+/// limit again. With GEMMs or attention running for this share of the time, they run at so many times the device's
+/// rates.
+struct DutyRate {
+    double duty = 1;
+    double gemm = 1;
+    double attention = 1;
+};
+
 /// One GPU. Rates are what kernels sustain in training, not data-sheet peaks.
 struct Device {
     std::string name;
@@ -89,6 +98,7 @@ struct Device {
     AttentionLoss attention_forward;
     AttentionLoss attention_backward;
     std::vector<HeadSizeRate> attention_head_sizes;  ///< rising; between two, the line between them; none: all alike
+    std::vector<DutyRate> rates_by_duty;  ///< rising, below 1; between two, the line between them; none: always 1
     BytesPerSecond memory_bandwidth;
     BytesPerSecond strided_bandwidth;  ///< gathering a strided view, bytes read and written; 0: as memory_bandwidth
     Nanoseconds kernel_overhead{0};    ///< fixed device time of any kernel

@@ -46,6 +46,8 @@ void set(Field& field, Figures& figures) {
                  {types::Bytes{figures.whole()}, types::Nanoseconds{figures.whole()}}};
     else if constexpr (std::is_same_v<Field, std::vector<types::HeadSizeRate>>)
         field = {{65, 0.61, 0.62}, {129, 0.63, 0.64}};
+    else if constexpr (std::is_same_v<Field, std::vector<types::DutyRate>>)
+        field = {{0.51, 1.16, 1.22}, {0.76, 1.13, 1.17}};
     else if constexpr (std::is_array_v<Field>)
         for (auto& one : field) set(one, figures);
     else

@@ -106,13 +106,18 @@ inline auto fields_of(const HeadSizeRate& rate) {
     return std::tie(head_size, forward, backward);
 }
 
+inline auto fields_of(const DutyRate& rate) {
+    const auto& [duty, gemm, attention] = rate;
+    return std::tie(duty, gemm, attention);
+}
+
 inline auto fields_of(const Device& device) {
     const auto& [name, capability, memory, gemm_bf16, gemm_fp8, gemm_blockwise, gemm_ramp, attention_forward_rate,
-                 attention_backward_rate, attention_forward, attention_backward, head_sizes, bandwidth, strided,
+                 attention_backward_rate, attention_forward, attention_backward, head_sizes, duties, bandwidth, strided,
                  overhead] = device;
     return std::tie(name, capability, memory, gemm_bf16, gemm_fp8, gemm_blockwise, gemm_ramp, attention_forward_rate,
-                    attention_backward_rate, attention_forward, attention_backward, head_sizes, bandwidth, strided,
-                    overhead);
+                    attention_backward_rate, attention_forward, attention_backward, head_sizes, duties, bandwidth,
+                    strided, overhead);
 }
 
 inline auto fields_of(const CopyEngines& copy) {

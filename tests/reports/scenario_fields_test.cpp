@@ -126,6 +126,7 @@ void give_kernels_every_loss(types::Device& device) {
     device.attention_forward = {277, 193};
     device.attention_backward = {648, 133};
     device.attention_head_sizes = {{64, 0.67, 0.74}, {256, 1.08, 0.8}};
+    device.rates_by_duty = {{0.5, 1.16, 1.25}, {0.75, 1.13, 1.13}};
 }
 
 void expect_every_loss(const types::Device& device) {
@@ -139,6 +140,10 @@ void expect_every_loss(const types::Device& device) {
     EXPECT_EQ(device.attention_head_sizes[1].head_size, 256);
     EXPECT_EQ(device.attention_head_sizes[1].forward, 1.08);
     EXPECT_EQ(device.attention_head_sizes[1].backward, 0.8);
+    ASSERT_EQ(device.rates_by_duty.size(), 2U);
+    EXPECT_EQ(device.rates_by_duty[0].attention, 1.25);
+    EXPECT_EQ(device.rates_by_duty[1].duty, 0.75);
+    EXPECT_EQ(device.rates_by_duty[1].gemm, 1.13);
 }
 
 Scenario common(const types::Model& model) {

@@ -83,6 +83,20 @@ TEST(Durations, CountsNoArithmeticForMemoryBoundKernels) {
               3'000 + 700);
 }
 
+// 1.25 times as fast at a duty of a half, and attention 1.6 times; a norm takes what it takes.
+TEST(Durations, MultipliesFasterOnADeviceThatWaits) {
+    types::Hardware machine = hardware();
+    machine.node.device.rates_by_duty = {{0.5, 1.25, 1.6}};
+    const types::ParallelLayout layout;
+    const Durations waiting(machine, layout, 0.5);
+    const auto time = [&](const char* name, KernelClass kind) {
+        return waiting.kernel({name, kind, 1e9, Bytes{1'000'000}, false, {}}, Phase::backward).count();
+    };
+    EXPECT_EQ(time("gemm", KernelClass::gemm), 8'000 + 700);
+    EXPECT_EQ(time("attention", KernelClass::attention), 15'625 + 700);
+    EXPECT_EQ(time("norm", KernelClass::memory_bound), 1'000 + 700);
+}
+
 // 1e9 FLOPs: 20 us at 50 TFLOPS forward, also when recomputed, 25 us at 40 TFLOPS backward.
 TEST(Durations, GivesAttentionItsOwnRateInEachDirection) {
     const Kernel attention{"attention", KernelClass::attention, 1e9, Bytes{0}, false, {}};

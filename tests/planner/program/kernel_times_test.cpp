@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "scenarios/reader/scenario_reader.hpp"
 #include "tests/planner/program/measured_kernels.hpp"
 
 namespace stowage::program {
@@ -134,6 +135,39 @@ TEST(AttentionTime, FindsTheRateOfAHeadSizeOnTheLineBetweenKnownOnes) {
     EXPECT_EQ(time(256), 16'000 + 1'000);
     EXPECT_EQ(time(512), 16'000 + 1'000);
     EXPECT_NEAR(static_cast<double>(attention({12800, 1000, 2000, 256}, device, Phase::backward)), 31'250 + 1'000, 1);
+}
+
+// Multiplying at 1.25 times the rate: 8 us of 10, 16 of 20. The result's 2 us and the fixed 3 and 1 us stay.
+TEST(KernelTime, MultipliesFasterAndMovesBytesAsBefore) {
+    EXPECT_EQ(gemm_time(gemm_of(6'000'000, 2'000'000), round_device(), 1.25).count(), 8'000 + 2'000 + 3'000);
+    EXPECT_EQ(gemm_time(gemm_of(42'000'000, 2'000'000), round_device(), 1.25).count(), 40'000 + 2'000 + 3'000);
+    const Kernel kernel = attention_of({12800, 1000, 2000, 128});
+    EXPECT_EQ(attention_time(kernel, Phase::forward, round_device(), 1.25).count(), 16'000 + 1'000);
+}
+
+// 1.2 at a half, 1.1 at 0.8 and 1 at 1: half-way between two is the mean of the two.
+TEST(RatesAtDuty, LieOnTheLinesBetweenKnownOnes) {
+    Device device = round_device();
+    EXPECT_EQ(rates_at_duty(device, 0.5).gemm, 1) << "nothing known";
+    device.rates_by_duty = {{0.5, 1.2, 1.4}, {0.8, 1.1, 1.2}};
+    EXPECT_EQ(rates_at_duty(device, 0.1).gemm, 1.2);
+    EXPECT_EQ(rates_at_duty(device, 0.5).attention, 1.4);
+    EXPECT_NEAR(rates_at_duty(device, 0.65).gemm, 1.15, 1e-12);
+    EXPECT_NEAR(rates_at_duty(device, 0.65).attention, 1.3, 1e-12);
+    EXPECT_NEAR(rates_at_duty(device, 0.8).gemm, 1.1, 1e-12);
+    EXPECT_NEAR(rates_at_duty(device, 0.9).gemm, 1.05, 1e-12);
+    EXPECT_NEAR(rates_at_duty(device, 0.9).attention, 1.1, 1e-12);
+    EXPECT_EQ(rates_at_duty(device, 1).gemm, 1);
+}
+
+// The layer that was calibrated (docs/measurements/2026-11-30-profiler.md) ran GEMMs at 738.7 TFLOP/s, at 837.3 when
+// busy for 0.75 of the time and at 858.2 for 0.5; GEMMs and attention are 0.967 of it.
+TEST(RatesAtDuty, OfTheShippedH200AreThoseThatWereMeasured) {
+    const Device device = reader::read_hardware(STOWAGE_SOURCE_DIR "/scenarios/hardware/h200-8gpu.yaml").device;
+    EXPECT_NEAR(rates_at_duty(device, 0.967 * 0.5).gemm, 858.2 / 738.7, 0.001);
+    EXPECT_NEAR(rates_at_duty(device, 0.967 * 0.75).gemm, 837.3 / 738.7, 0.001);
+    EXPECT_EQ(rates_at_duty(device, 0.967).gemm, 1);
+    EXPECT_EQ(rates_at_duty(device, 0.99).gemm, 1);
 }
 
 // ----------------------------------------------------------------------------------------------------- against an H200

@@ -63,6 +63,17 @@ TEST(RecordingUse, OfTheModelsOwnEstimatesGivesTheModelsOwnStep) {
     EXPECT_EQ(measured.ranks.front().compute, estimated.ranks.front().compute);
 }
 
+// What was recorded ran at the clock of its own step: a duty that makes estimates faster changes nothing.
+TEST(RecordingUse, LeavesRecordedTimesAloneWhateverTheDuty) {
+    const Scenario plain = scenario();
+    Scenario waiting = plain;
+    waiting.hardware.node.device.rates_by_duty = {{0.9, 1.11, 1.11}, {0.95, 1.05, 1.05}};
+    const recording::Recording recording = estimates_of(plain);
+    ASSERT_LT(prepare(waiting).duty(0), 0.95);
+    EXPECT_LT(evaluate(prepare(waiting), {}).step_time, evaluate(prepare(plain), {}).step_time);
+    EXPECT_EQ(outcome_with(waiting, recording).step_time, outcome_with(plain, recording).step_time);
+}
+
 /// What a run of each rank's program records gives every kernel of that rank its own time back.
 void expect_round_trip(const Scenario& scenario) {
     const Job job = prepare(scenario);

@@ -141,7 +141,39 @@ TEST(Calibration, ShowsThatAChipThatWaitsIsFaster) {
     EXPECT_NEAR(calibration.duties[1].gemm_tflop_per_s, 735, 5);
     EXPECT_NEAR(calibration.duties[2].gemm_tflop_per_s, 770, 5);
     EXPECT_NEAR(calibration.duties[1].state.clock_mhz, 1575, 1);
-    EXPECT_TRUE(says(source(calibration, Section::device, "gemm_bf16"), "when busy 75 % of the time"));
+    EXPECT_TRUE(says(source(calibration, Section::device, "rates_by_duty"), "when busy 75 % of the time"));
+}
+
+// 1.05 and 1.1, of GEMMs and of attention: both follow the fake's clock. At full duty norms and activations move 1.39
+// GB in 0.33 ms, GEMMs take 8.96 and attention 0.33 and 1.27: 0.969 of the layer.
+TEST(Calibration, FindsTheRatesOfAChipThatMultipliesForPartOfTheTime) {
+    const std::vector<types::DutyRate> rates = calibrated({}).node.device.rates_by_duty;
+    ASSERT_EQ(rates.size(), 3U);
+    EXPECT_NEAR(rates[0].duty, 0.5 * 0.969, 0.003);
+    EXPECT_NEAR(rates[0].gemm, 1.1, 0.01);
+    EXPECT_NEAR(rates[0].attention, 1.1, 0.015);
+    EXPECT_NEAR(rates[1].duty, 0.75 * 0.969, 0.003);
+    EXPECT_NEAR(rates[1].gemm, 1.05, 0.01);
+    EXPECT_NEAR(rates[1].attention, 1.05, 0.015);
+    EXPECT_NEAR(rates[2].duty, 0.969, 0.003);
+    EXPECT_EQ(rates[2].gemm, 1);
+    EXPECT_EQ(rates[2].attention, 1);
+}
+
+// A chip that is not at its power limit at all: a thousandth of noise would put 0.999 into the file, which is refused.
+TEST(Calibration, WritesNoLossOfRateForAChipThatWaits) {
+    FakeBench bench;
+    Measurements measurements = measure(bench);
+    const MixTimes full = *std::ranges::find(measurements.mixes, 1.0, &MixTimes::duty);
+    for (MixTimes& mix : measurements.mixes) {
+        mix.rounds = full.rounds;
+        for (MixRound& round : mix.rounds)
+            for (double& us : round.call_us) us *= mix.duty < 1 ? 1.001 : 1;
+    }
+    for (const types::DutyRate& rate : calibrate(measurements, shipped(), kDate).node.device.rates_by_duty) {
+        EXPECT_EQ(rate.gemm, 1);
+        EXPECT_EQ(rate.attention, 1);
+    }
 }
 
 TEST(Calibration, TakesFromTheBaseWhatOneDeviceCannotTell) {
@@ -187,6 +219,8 @@ TEST(Calibration, LeavesToTheBaseWhatTheMachineRefused) {
     EXPECT_EQ(calibration.node.device.attention_backward.start_keys, base.node.device.attention_backward.start_keys);
     EXPECT_TRUE(says(source(calibration, Section::slowdown, "attention"), "from h200-8gpu.yaml"));
     EXPECT_NEAR(calibration.node.device.gemm_bf16.rate / 1e12, 700, 4);
+    for (const types::DutyRate& rate : calibration.node.device.rates_by_duty)
+        EXPECT_EQ(rate.attention, rate.gemm) << rate.duty;
 }
 
 TEST(Calibration, OfNothingMeasuredIsTheBase) {
@@ -196,6 +230,7 @@ TEST(Calibration, OfNothingMeasuredIsTheBase) {
     EXPECT_EQ(calibration.node.device.memory, base.node.device.memory);
     EXPECT_EQ(calibration.node.copy.device_to_host.points().size(), base.node.copy.device_to_host.points().size());
     EXPECT_EQ(calibration.node.graph.memory_per_node, base.node.graph.memory_per_node);
+    EXPECT_EQ(calibration.node.device.rates_by_duty.size(), base.node.device.rates_by_duty.size());
     EXPECT_TRUE(calibration.figures.empty());
 }
 

@@ -42,6 +42,12 @@ void expect_equal(const types::Device& one, const types::Device& other) {
         EXPECT_EQ(one.attention_head_sizes[i].head_size, other.attention_head_sizes[i].head_size);
         EXPECT_EQ(one.attention_head_sizes[i].backward, other.attention_head_sizes[i].backward);
     }
+    ASSERT_EQ(one.rates_by_duty.size(), other.rates_by_duty.size());
+    for (std::size_t i = 0; i < one.rates_by_duty.size(); ++i) {
+        EXPECT_EQ(one.rates_by_duty[i].duty, other.rates_by_duty[i].duty);
+        EXPECT_EQ(one.rates_by_duty[i].gemm, other.rates_by_duty[i].gemm);
+        EXPECT_EQ(one.rates_by_duty[i].attention, other.rates_by_duty[i].attention);
+    }
     EXPECT_DOUBLE_EQ(one.memory_bandwidth.rate, other.memory_bandwidth.rate);
     EXPECT_DOUBLE_EQ(one.strided_bandwidth.rate, other.strided_bandwidth.rate);
     EXPECT_EQ(one.kernel_overhead, other.kernel_overhead);
