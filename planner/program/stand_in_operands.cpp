@@ -37,7 +37,7 @@ bool has_gradient(layers::ScriptKind kind) {
 }  // namespace
 
 OperandFinder::OperandFinder(const layers::LayerScript& script, const layers::LayerGraphs* graphs)
-    : script_(script), graphs_(graphs), held_(script.tensors.size()) {}
+    : script_(script), graphs_(graphs), held_(script.tensors.size()), in_graph_buffer_(script.saved.size(), false) {}
 
 void OperandFinder::begin(const std::vector<Step>& steps, const layers::StepRange* captured) {
     steps_ = &steps;
@@ -97,6 +97,12 @@ void OperandFinder::step(const Step& step, std::size_t number) {
             break;
         case StepKind::commit:
             if (!backward_) leave(step.module, script_.releases[step.detail]);
+            break;
+        case StepKind::save:
+            if (!backward_)
+                in_graph_buffer_[layers::index(step.saved)] =
+                    inside(number) &&
+                    !held_[layers::index(script_.saved[layers::index(step.saved)].tensor)].captured;
             break;
         case StepKind::read:
             if (!script_.tensors[layers::index(script_.saved[layers::index(step.saved)].tensor)].persistent)
@@ -170,10 +176,12 @@ Slot OperandFinder::slot_of(const CallOperand& operand) const {
                                                     : static_cast<Slot>(operand.index);
 }
 
-bool OperandFinder::may_read(Slot slot, bool inside) const {
+bool OperandFinder::may_read(const CallOperand& operand, bool inside) const {
+    const Slot slot = slot_of(operand);
     const Held& held = held_[layers::index(slot)];
     if (held.lost || script_.tensors[layers::index(slot)].persistent) return false;
-    return !inside || held.captured || contains(given_, slot) || (backward_ && contains(given_forward_, slot));
+    if (!inside) return operand.kind != CallOperand::Kind::saved || !in_graph_buffer_[operand.index];
+    return held.captured || contains(given_, slot) || (backward_ && contains(given_forward_, slot));
 }
 
 /// What was written of it; a saved view may be shorter.
@@ -193,7 +201,7 @@ StandInOperands OperandFinder::take(std::size_t number) {
     StandInOperands taken;
     std::vector<CallOperand> later;
     for (const CallOperand& operand : new_) {
-        const bool now = taken.reads.size() < layers::kMostStandInReads && may_read(slot_of(operand), inside(number)) &&
+        const bool now = taken.reads.size() < layers::kMostStandInReads && may_read(operand, inside(number)) &&
                          readable(operand) > Bytes{};
         if (now)
             taken.reads.push_back({operand, readable(operand)});

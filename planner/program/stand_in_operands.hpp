@@ -53,7 +53,7 @@ private:
     void forget(const layers::CallOperand& operand);
     [[nodiscard]] bool inside(std::size_t number) const { return captured_ != nullptr && captured_->contains(number); }
     [[nodiscard]] layers::Slot slot_of(const layers::CallOperand& operand) const;
-    [[nodiscard]] bool may_read(layers::Slot slot, bool inside) const;
+    [[nodiscard]] bool may_read(const layers::CallOperand& operand, bool inside) const;
     [[nodiscard]] types::Bytes readable(const layers::CallOperand& operand) const;
     [[nodiscard]] std::size_t boundary_writer(std::size_t behind) const;
     [[nodiscard]] std::optional<std::size_t> last_kernel(std::size_t behind) const;
@@ -65,6 +65,7 @@ private:
     const layers::StepRange* captured_ = nullptr;
     bool backward_ = false;
     std::vector<Held> held_;
+    std::vector<bool> in_graph_buffer_;  ///< by saved: the graph saved its own copy of what it was given
     std::vector<layers::CallOperand> new_;       ///< written and not read yet
     std::vector<layers::Slot> unwritten_;        ///< allocated and not written yet
     std::vector<layers::Slot> given_;            ///< to the graph, in this direction
