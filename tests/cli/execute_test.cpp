@@ -249,7 +249,8 @@ TEST_F(Execute, RefusesLayersThatAreNotItsOwn) {
                   "  schema: stowage/scenario/1\n"
                   "  ^\n"
                   "hint: set implementation: stowage; a measurement is held against a prediction of the same "
-                  "implementation only\n");
+                  "implementation only. 'stowage execute --stand-ins' runs work of the same class, length and traffic in "
+                  "their place\n");
     stowage("plan --quiet " + kSmall + " --device-memory 3.2GiB --out " + path("p.json"));
     const CommandResult plan = stowage("execute " + path("p.json"));
     EXPECT_EQ(plan.code, 3);
