@@ -228,9 +228,9 @@ std::unique_ptr<GradientDigests> Execution::make_digests() const {
         digests->add("sums of stand-ins", gradients, interpreter_->state_bytes(StowageState::gradients));
         return digests;
     }
-    auto digests = std::make_unique<GradientDigests>(parameters_, gradients, gradient_bytes(request_.scenario),
-                                                     interpreter_->state(StowageState::losses),
-                                                     request_.scenario.microbatches());
+    auto digests =
+        std::make_unique<GradientDigests>(parameters_, gradients, gradient_bytes(request_.scenario),
+                                          interpreter_->state(StowageState::losses), request_.scenario.microbatches());
     if (const Address master = interpreter_->state(StowageState::master_parameters))
         digests->add("main parameters", master, interpreter_->state_bytes(StowageState::master_parameters));
     return digests;

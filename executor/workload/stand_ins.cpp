@@ -61,8 +61,7 @@ void StandIns::launch(const layers::StandInWork& work, std::span<void* const> bu
     Side reads;
     Side writes;
     for (std::size_t i = 0; i < work.reads.size(); ++i) reads.add(buffers[i], work.reads[i]);
-    for (std::size_t i = 0; i < work.writes.size(); ++i)
-        writes.add(buffers[work.reads.size() + i], work.writes[i]);
+    for (std::size_t i = 0; i < work.writes.size(); ++i) writes.add(buffers[work.reads.size() + i], work.writes[i]);
     if (adds) writes.add(buffers.back(), work.sums);
     const std::int64_t moved = reads.vectors + (adds ? 2 : 1) * writes.vectors;
 

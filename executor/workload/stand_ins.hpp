@@ -33,7 +33,7 @@ private:
     DeviceMemory ring_;
     DeviceMemory scratch_;
     int multiprocessors_ = 0;
-    std::int64_t next_ = 0;     ///< vector of the ring that the next launch begins at
+    std::int64_t next_ = 0;  ///< vector of the ring that the next launch begins at
     std::uint64_t launches_ = 0;
 };
 

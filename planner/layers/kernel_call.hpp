@@ -155,8 +155,8 @@ struct CallOperand {
     friend bool operator==(const CallOperand&, const CallOperand&) = default;
 };
 
-/// What a stand-in does, and what it touches of each operand, in order: the first bytes, multiples of 16. Buffers may be
-/// longer.
+/// What a stand-in does, and what it touches of each operand, in order: the first bytes, multiples of 16. Buffers may
+/// be longer.
 struct StandInWork {
     types::KernelClass kind{};
     types::Nanoseconds length{0};  ///< from its start to its end

@@ -448,7 +448,7 @@ struct StageLayers {
                                                ///< D1 to D3); empty: none
     LayerScript optimizer;                     ///< `forward` holds the step after the last backward
     std::vector<StateBuffer> states;
-    Bytes boundary;  ///< one hidden-state tensor between stages
+    Bytes boundary;          ///< one hidden-state tensor between stages
     bool stand_ins = false;  ///< every kernel is a stand-in, see program/stand_ins.hpp
     /// Implementation stowage: where each parameter lies in the state of all parameters, in elements, by virtual stage,
     /// frame and number among the script's; gradients lie alike.

@@ -51,8 +51,8 @@ void OperandFinder::begin(const std::vector<Step>& steps, const layers::StepRang
 void OperandFinder::begin_forward() {
     begin(script_.forward, graphs_ != nullptr ? &graphs_->forward : nullptr);
     if (!has_input(script_.kind) || held_.empty()) return;
-    held_[layers::index(layers::kInput)] = {
-        .live = true, .written = script_.tensors[layers::index(layers::kInput)].bytes()};
+    held_[layers::index(layers::kInput)] = {.live = true,
+                                            .written = script_.tensors[layers::index(layers::kInput)].bytes()};
     new_.push_back(tensor(layers::kInput, Access::read));
 }
 
@@ -63,9 +63,7 @@ void OperandFinder::begin_backward() {
     for (Held& held : held_) held.live = false;
     if (!has_gradient(script_.kind) || held_.size() < 2) return;
     held_[layers::index(layers::kGradOutput)] = {
-        .live = true,
-        .backward = true,
-        .written = script_.tensors[layers::index(layers::kGradOutput)].bytes()};
+        .live = true, .backward = true, .written = script_.tensors[layers::index(layers::kGradOutput)].bytes()};
     new_.push_back(tensor(layers::kGradOutput, Access::read));
 }
 
@@ -101,8 +99,7 @@ void OperandFinder::step(const Step& step, std::size_t number) {
         case StepKind::save:
             if (!backward_)
                 in_graph_buffer_[layers::index(step.saved)] =
-                    inside(number) &&
-                    !held_[layers::index(script_.saved[layers::index(step.saved)].tensor)].captured;
+                    inside(number) && !held_[layers::index(script_.saved[layers::index(step.saved)].tensor)].captured;
             break;
         case StepKind::read:
             if (!script_.tensors[layers::index(script_.saved[layers::index(step.saved)].tensor)].persistent)
@@ -192,9 +189,8 @@ Bytes OperandFinder::readable(const CallOperand& operand) const {
 
 bool OperandFinder::has_writes(std::size_t number) const {
     if (boundary_writer_ == number) return true;
-    return std::any_of(unwritten_.begin(), unwritten_.end(), [&](Slot slot) {
-        return held_[layers::index(slot)].captured == inside(number);
-    });
+    return std::any_of(unwritten_.begin(), unwritten_.end(),
+                       [&](Slot slot) { return held_[layers::index(slot)].captured == inside(number); });
 }
 
 StandInOperands OperandFinder::take(std::size_t number) {
@@ -212,12 +208,10 @@ StandInOperands OperandFinder::take(std::size_t number) {
     if (boundary_writer_ == number) {
         const Slot slot = backward_ ? layers::kGradInput : layers::kOutput;
         const Slot shape = backward_ ? layers::kInput : layers::kGradOutput;
-        taken.writes.push_back(
-            {tensor(slot, Access::write), script_.tensors[layers::index(shape)].bytes(), true});
+        taken.writes.push_back({tensor(slot, Access::write), script_.tensors[layers::index(shape)].bytes(), true});
     }
     for (const Slot slot : unwritten_)
-        if (taken.writes.size() < layers::kMostStandInWrites &&
-            held_[layers::index(slot)].captured == inside(number))
+        if (taken.writes.size() < layers::kMostStandInWrites && held_[layers::index(slot)].captured == inside(number))
             taken.writes.push_back({tensor(slot, Access::write), script_.tensors[layers::index(slot)].bytes()});
     return taken;
 }

@@ -65,11 +65,11 @@ private:
     const layers::StepRange* captured_ = nullptr;
     bool backward_ = false;
     std::vector<Held> held_;
-    std::vector<bool> in_graph_buffer_;  ///< by saved: the graph saved its own copy of what it was given
-    std::vector<layers::CallOperand> new_;       ///< written and not read yet
-    std::vector<layers::Slot> unwritten_;        ///< allocated and not written yet
-    std::vector<layers::Slot> given_;            ///< to the graph, in this direction
-    std::vector<layers::Slot> given_forward_;    ///< to the forward's
+    std::vector<bool> in_graph_buffer_;           ///< by saved: the graph saved its own copy of what it was given
+    std::vector<layers::CallOperand> new_;        ///< written and not read yet
+    std::vector<layers::Slot> unwritten_;         ///< allocated and not written yet
+    std::vector<layers::Slot> given_;             ///< to the graph, in this direction
+    std::vector<layers::Slot> given_forward_;     ///< to the forward's
     std::optional<std::size_t> boundary_writer_;  ///< the step that writes output or input gradient
 };
 

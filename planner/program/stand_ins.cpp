@@ -22,9 +22,7 @@ using Operand = StandInOperands::Operand;
 
 constexpr Bytes kPiece{layers::kStandInPiece};
 
-Bytes whole_pieces(double bytes) {
-    return Bytes{static_cast<std::int64_t>(bytes) / kPiece.count * kPiece.count};
-}
+Bytes whole_pieces(double bytes) { return Bytes{static_cast<std::int64_t>(bytes) / kPiece.count * kPiece.count}; }
 
 Bytes total(const std::vector<Operand>& operands, bool boundary) {
     Bytes sum{};

@@ -1,7 +1,7 @@
 #pragma once
 
-// Layers whose kernels have no arithmetic here, made executable: every kernel of a stage becomes a stand-in, a call that
-// takes the kernel's time, class and bytes (layers::StandInWork). What else a script does, tensors, saves, groups,
+// Layers whose kernels have no arithmetic here, made executable: every kernel of a stage becomes a stand-in, a call
+// that takes the kernel's time, class and bytes (layers::StandInWork). What else a script does, tensors, saves, groups,
 // collectives, host waits, stays as it is, so that memory and copies are those of the layers that are stood in for.
 //
 // A script does not say which tensors a kernel reads and writes. A stand-in takes what the order of steps gives:
@@ -10,9 +10,9 @@
 //   reads    what was written and not read yet; saved tensors that its backward asked for since the last kernel
 //   sums     where it writes nothing: it adds to a buffer of the rank's states
 // A collective that the main stream waits for and that finds tensors to write does so too, as long as it takes; others
-// are delays. So a tensor is written once, before anything is copied from it, and read at least once. Where operands have more
-// bytes than the kernel moves, first parts of them are touched; where they have fewer, the executor reads other memory
-// for the rest. Under graphs of layers a captured kernel only takes what its graph owns or is given.
+// are delays. So a tensor is written once, before anything is copied from it, and read at least once. Where operands
+// have more bytes than the kernel moves, first parts of them are touched; where they have fewer, the executor reads
+// other memory for the rest. Under graphs of layers a captured kernel only takes what its graph owns or is given.
 //
 // Worked example, the linear of layer_script.hpp: the forward's gemm reads x and writes y; of the backward's kernels
 // the first reads dy and the saved x and writes dx, the second, with nothing left to write, adds to the sums.

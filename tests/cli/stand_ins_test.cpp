@@ -74,12 +74,10 @@ TEST_F(StandIns, RunAPlanOfMegatronsLayers) {
 
 // Memory and copies are those that a simulation of Megatron's layers predicts.
 TEST_F(StandIns, KeepTheMemoryThatIsPredicted) {
-    const std::string scenario =
-        with("offload_modules: auto, activation_offload_fraction: auto",
-             "offload_modules: [core_attn, attn_proj], activation_offload_fraction: 1.0");
+    const std::string scenario = with("offload_modules: auto, activation_offload_fraction: auto",
+                                      "offload_modules: [core_attn, attn_proj], activation_offload_fraction: 1.0");
     const json simulation = json::parse(stowage("simulate --json --quiet " + scenario).out);
-    const json measurement =
-        json::parse(stowage("execute --json --quiet --stand-ins --rank 0 " + scenario).out);
+    const json measurement = json::parse(stowage("execute --json --quiet --stand-ins --rank 0 " + scenario).out);
     const json& rank = simulation.at("ranks").at(0);
     const json& predicted = measurement.at("predicted");
     EXPECT_EQ(predicted.at("peak_allocated_bytes"), rank.at("later_iterations").at("peak_allocated_bytes"));
@@ -93,9 +91,10 @@ TEST_F(StandIns, TakeTheirTimesFromARecording) {
     EXPECT_NE(recorded, estimated);
     EXPECT_NEAR(static_cast<double>(recorded) / static_cast<double>(estimated), 1.0, 0.3) << "of the same kernels";
     // The prediction beside it is made of the same times.
-    const json simulation = json::parse(stowage("simulate --json --quiet " + kRecorded + " --recording " + kRecording).out);
-    const json measurement = json::parse(
-        stowage("execute --json --quiet --stand-ins " + kRecorded + " --recording " + kRecording).out);
+    const json simulation =
+        json::parse(stowage("simulate --json --quiet " + kRecorded + " --recording " + kRecording).out);
+    const json measurement =
+        json::parse(stowage("execute --json --quiet --stand-ins " + kRecorded + " --recording " + kRecording).out);
     EXPECT_EQ(measurement.at("predicted").at("step_time_us"), simulation.at("ranks").at(0).at("step_time_us"));
 }
 

@@ -271,7 +271,8 @@ private:
 
     void work(const Instance& instance, const Operation& operation) {
         if (operation.slot == 0) {
-            if (needs_work(operation) && !program::is_read_by_host(operation)) problem(instance, operation, "has no work");
+            if (needs_work(operation) && !program::is_read_by_host(operation))
+                problem(instance, operation, "has no work");
             return;
         }
         ++facts_.checked;

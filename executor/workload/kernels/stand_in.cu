@@ -110,8 +110,7 @@ public:
           step_(pieces > 0 ? static_cast<double>(length) / static_cast<double>(pieces) : 0.0) {}
 
     __device__ void next() {
-        if (piece_ % kBetweenLooks == 0)
-            wait(start_ + static_cast<std::uint64_t>(step_ * static_cast<double>(piece_)));
+        if (piece_ % kBetweenLooks == 0) wait(start_ + static_cast<std::uint64_t>(step_ * static_cast<double>(piece_)));
         ++piece_;
     }
     /// The same; whether the length is not over.

@@ -118,8 +118,7 @@ std::uint64_t sums_of(const types::Scenario& scenario, const types::OffloadChoic
 }
 
 types::Scenario as_megatron(const std::string& name) {
-    types::Scenario scenario =
-        reader::load_scenario(STOWAGE_SOURCE_DIR "/scenarios/" + name + ".yaml").scenario;
+    types::Scenario scenario = reader::load_scenario(STOWAGE_SOURCE_DIR "/scenarios/" + name + ".yaml").scenario;
     scenario.implementation = types::Implementation::megatron;
     return scenario;
 }

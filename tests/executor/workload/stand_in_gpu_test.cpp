@@ -55,8 +55,8 @@ protected:
     void expect_length(KernelClass kind, std::int64_t asked_us, std::int64_t traffic) {
         const Buffer x(8 * kMiB);
         const Buffer y(8 * kMiB);
-        const StandInWork work{kind,         Nanoseconds{1000 * asked_us}, Bytes{traffic}, {Bytes{8 * kMiB}},
-                               {Bytes{8 * kMiB}}, {}};
+        const StandInWork work{kind, Nanoseconds{1000 * asked_us}, Bytes{traffic}, {Bytes{8 * kMiB}}, {Bytes{8 * kMiB}},
+                               {}};
         const double taken = microseconds(work, {&x, &y});
         RecordProperty("microseconds", std::to_string(taken));
         EXPECT_NEAR(taken, static_cast<double>(asked_us), 0.05 * static_cast<double>(asked_us))
@@ -83,7 +83,7 @@ TEST_F(StandIn, BoundByMemoryIsAsLongAsAsked) {
 TEST_F(StandIn, MovesTheBytesOfItsOperands) {
     const Buffer x(512 * kMiB);
     const Buffer y(512 * kMiB);
-    const StandInWork work{KernelClass::memory_bound, Nanoseconds{0}, Bytes{1024 * kMiB},
+    const StandInWork work{KernelClass::memory_bound, Nanoseconds{0},      Bytes{1024 * kMiB},
                            {Bytes{512 * kMiB}},       {Bytes{512 * kMiB}}, {}};
     const double taken = microseconds(work, {&x, &y});
     const double rate = 1024.0 * kMiB / taken / 1e6;  // TB/s
@@ -98,8 +98,8 @@ struct Sides {
     std::int64_t read;
     std::int64_t written;
 };
-constexpr Sides kSides[] = {{64 * 1024, 64 * 1024}, {100'000 / 16 * 16, 16'000}, {4096, 1 * kMiB}, {4 * kMiB, 512},
-                            {16, 16}};
+constexpr Sides kSides[] = {
+    {64 * 1024, 64 * 1024}, {100'000 / 16 * 16, 16'000}, {4096, 1 * kMiB}, {4 * kMiB, 512}, {16, 16}};
 
 TEST_F(StandIn, WritesTheSameForTheSameAndAnotherForEveryBit) {
     for (const Sides& sides : kSides) {
@@ -108,7 +108,7 @@ TEST_F(StandIn, WritesTheSameForTheSameAndAnotherForEveryBit) {
         for (std::size_t i = 0; i < words.size(); ++i) words[i] = static_cast<std::uint32_t>(i * 2654435761U + 12345U);
         const Buffer x(sides.read);
         const Buffer y(sides.written);
-        const StandInWork work{KernelClass::gemm, Nanoseconds{5000},      Bytes{sides.read + sides.written},
+        const StandInWork work{KernelClass::gemm,   Nanoseconds{5000},      Bytes{sides.read + sides.written},
                                {Bytes{sides.read}}, {Bytes{sides.written}}, {}};
         const auto digest = [&] {
             x.write(words);

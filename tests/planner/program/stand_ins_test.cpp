@@ -173,10 +173,10 @@ TEST(StandIns, RefuseWhatTheyCannotStandInForByName) {
               "error: stand-ins: the rank keeps no two buffers from its set-up on, to copy weights from and to add to");
     EXPECT_EQ(refusal([](StageLayers& stage) {
                   std::vector<layers::Step>& steps = stage.scripts[0].forward;
-                  std::erase_if(steps,
-                                [](const layers::Step& step) { return step.kind == layers::StepKind::kernel; });
+                  std::erase_if(steps, [](const layers::Step& step) { return step.kind == layers::StepKind::kernel; });
               }),
-              "error: stand-ins: linear: nothing writes its output: neither a kernel nor a collective follows the allocation");
+              "error: stand-ins: linear: nothing writes its output: neither a kernel nor a collective follows the "
+              "allocation");
     EXPECT_EQ(refusal([](StageLayers& stage) {
                   stage.scripts[0].tensors[0].persistent = true;
                   stage.states[2].bytes = stage.states[0].bytes = Bytes{512};
@@ -267,8 +267,7 @@ TEST(StandIns, OfEveryShippedScenarioAreSoundOrRefused) {
         if (scenario.parallel.overlap_moe_expert_parallel_comm) continue;
         scenario.offload = {};
         const std::int64_t last = scenario.parallel.pipeline_model_parallel_size - 1;
-        for (const std::int64_t rank : {std::int64_t{0}, last})
-            sound += expect_sound(scenario, rank, {}) ? 1 : 0;
+        for (const std::int64_t rank : {std::int64_t{0}, last}) sound += expect_sound(scenario, rank, {}) ? 1 : 0;
     }
     EXPECT_GT(sound, 40);
 }
