@@ -29,6 +29,7 @@ struct ExecuteOptions {
     std::string input;
     ExecutedPolicyOptions policy;
     RunOptions run;
+    std::optional<std::string> recording;
     std::optional<std::string> warmup_seconds;
     bool no_profile = false;
     std::optional<std::string> out;
@@ -38,6 +39,12 @@ struct ExecuteOptions {
 void refuse_combinations(const ExecuteOptions& options) {
     if (options.no_profile && options.trace)
         throw CommandLineError("--trace shows the profiled step, which --no-profile leaves out");
+    if (options.recording && !options.policy.stand_ins)
+        throw CommandLineError("--recording gives stand-ins their times: add --stand-ins");
+    if (options.policy.stand_ins && options.run.routing_skew)
+        throw CommandLineError("--routing-skew sends tokens to experts, and stand-ins have neither");
+    if (options.policy.stand_ins && options.run.debug.dump)
+        throw CommandLineError("--dump writes parameters, tokens and losses, and stand-ins have none");
     if (options.run.debug.fences && options.run.allocator == "planned")
         throw CommandLineError("--fences needs --allocator caching");
 }
@@ -87,6 +94,7 @@ void write_trace(Outputs& outputs, const search::Outcome& outcome, program::Step
 RunOptions run_options(const ExecuteOptions& options) {
     RunOptions run = options.run;
     run.profile = !options.no_profile;
+    if (options.policy.stand_ins) run.stand_ins = StandInOptions{options.recording, options.input};
     if (options.warmup_seconds) run.warmup_seconds = parse_seconds("--warmup-seconds", *options.warmup_seconds);
     return run;
 }
@@ -167,6 +175,11 @@ void add_execute_command(CLI::App& app, Run& chosen) {
                  "stowage execute plan.json --policy none --out measurement.json --trace trace.json", options->common);
     verb->add_option("SCENARIO|PLAN", options->input, "scenario file (YAML) or plan (JSON)")->required();
     options->policy.add_to(*verb);
+    verb->add_flag("--stand-ins", options->policy.stand_ins,
+                   "run work of the same class, length and traffic in place of layers, of any implementation");
+    verb->add_option("--recording", options->recording,
+                     "with --stand-ins: as long as 'stowage profile' recorded; others are estimated")
+        ->type_name("FILE");
     add_run_options(*verb, *options);
     add_fault_options(*verb, *options);
     verb->add_option("--out", options->out, "write the measurement here (JSON)")->type_name("FILE");

@@ -14,21 +14,37 @@ constexpr std::int64_t kMostGroups = 1'000'000;
 
 constexpr const char* kOtherLayers = "found megatron, whose layers do not run here: what is executed are stowage's own";
 constexpr const char* kOwnLayers =
-    "set implementation: stowage; a measurement is held against a prediction of the same implementation only";
+    "set implementation: stowage; a measurement is held against a prediction of the same implementation only. "
+    "'stowage execute --stand-ins' runs work of the same class, length and traffic in their place";
 
-bool runs_here(const types::Scenario& scenario) { return scenario.implementation == types::Implementation::stowage; }
+constexpr const char* kOverlapKey = "parallel.overlap_moe_expert_parallel_comm";
+constexpr const char* kSideBySide = "found true, but stand-ins of chunks that run side by side are not executed";
+constexpr const char* kOneByOne = "set it to false";
+
+bool runs_here(const types::Scenario& scenario, const ExecutedPolicyOptions& options) {
+    return options.stand_ins || scenario.implementation == types::Implementation::stowage;
+}
+
+bool overlaps(const types::Scenario& scenario, const ExecutedPolicyOptions& options) {
+    return options.stand_ins && scenario.parallel.overlap_moe_expert_parallel_comm;
+}
 
 /// What is left to the planner is told where it matters: policy stowage chooses for itself, and none leaves all.
 PolicyInput read_scenario(CommonOptions common, reader::LoadedScenario loaded, const ExecutedPolicyOptions& options) {
     common.quiet = common.quiet || (options.policy && options.policy != "megatron");
-    if (!runs_here(loaded.scenario))
+    if (!runs_here(loaded.scenario, options))
         throw types::InputError(loaded.where.describe("implementation", kOtherLayers, kOwnLayers));
+    if (overlaps(loaded.scenario, options))
+        throw types::InputError(loaded.where.describe(kOverlapKey, kSideBySide, kOneByOne));
     return own_policy(common, std::move(loaded));
 }
 
-PolicyInput read_plan(const std::string& path) {
+PolicyInput read_plan(const std::string& path, const ExecutedPolicyOptions& options) {
     PolicyInput planned = planned_policy(path, "execute");
-    if (!runs_here(planned.scenario))
+    if (overlaps(planned.scenario, options))
+        throw types::InputError(fmt::format("{}: error: scenario.{}: {}\nhint: {} (in the scenario, and plan it again)",
+                                            path, kOverlapKey, kSideBySide, kOneByOne));
+    if (!runs_here(planned.scenario, options))
         throw types::InputError(path + ": error: scenario.implementation: " + kOtherLayers + "\nhint: " + kOwnLayers +
                                 " (in the scenario, and plan it again)");
     return planned;
@@ -97,7 +113,7 @@ void ExecutedPolicyOptions::add_to(CLI::App& verb) {
 
 ExecutedPolicy read_executed_policy(const CommonOptions& common, const std::string& input,
                                     const ExecutedPolicyOptions& options) {
-    if (reports::looks_like_json(input)) return executed_policy(read_plan(input), options);
+    if (reports::looks_like_json(input)) return executed_policy(read_plan(input, options), options);
     return executed_policy(common, reader::load_scenario(input), options);
 }
 

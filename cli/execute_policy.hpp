@@ -15,6 +15,7 @@ struct ExecutedPolicyOptions {
     std::optional<std::string> offload_bytes;  ///< of policy stowage, as the following
     std::optional<std::int64_t> reload_ahead;
     std::optional<std::int64_t> join_after;
+    bool stand_ins = false;  ///< layers of any implementation, since they do not run themselves
 
     void add_to(CLI::App& verb);
 };

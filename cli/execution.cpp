@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <memory>
 #include <utility>
 
 #include "planner/memory/pinned_demand.hpp"
@@ -46,6 +47,8 @@ executor::ExecutionRequest request_of(const RunOptions& options, const search::J
     request.profile = options.profile;
     request.gemm_table = options.gemm_table;
     request.debug = options.debug;
+    if (options.stand_ins)
+        request.stand_ins = std::make_shared<layers::StageLayers>(job.stages.at(static_cast<std::size_t>(rank)));
     return request;
 }
 
@@ -56,6 +59,7 @@ PreparedExecution prepare_execution(const CommonOptions& common, ExecutedPolicy 
     PreparedExecution prepared;
     prepared.job = search::prepare(policy.scenario);
     prepared.policy = std::move(policy);
+    if (options.stand_ins) use_stand_ins(prepared.job, *options.stand_ins);
     choose_groups(common, prepared.job, policy_options, prepared.policy);
     prepared.outcome = search::evaluate(prepared.job, prepared.policy.choice);
     if (!prepared.outcome.runs()) throw types::Error(types::ExitCode::no, reports::stop_reason(prepared.outcome));

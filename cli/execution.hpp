@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cli/execute_policy.hpp"
+#include "cli/stand_ins.hpp"
 #include "executor/engine/execution.hpp"
 #include "planner/program/step_program.hpp"
 #include "planner/search/job.hpp"
@@ -28,6 +29,7 @@ struct RunOptions {
     bool digest_every_step = false;
     bool profile = true;
     std::optional<std::string> gemm_table;
+    std::optional<StandInOptions> stand_ins;  ///< in place of layers that run here
     executor::DebugModes debug;
 };
 

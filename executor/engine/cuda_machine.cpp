@@ -98,6 +98,20 @@ void CudaMachine::delay(Nanoseconds duration, program::Stream stream) {
     if (duration.count() > 0) kernels::spin(static_cast<std::uint64_t>(duration.count()), joined(stream).get());
 }
 
+/// Room for it is made in the first step, before anything is timed.
+void CudaMachine::read_by_host(Bytes bytes, program::Stream stream) {
+    const HostTime time(*this, "transfer");
+    if (read_to_.size() < bytes) {
+        synchronise_all();
+        read_to_ = {};
+        read_to_ = PinnedBuffer(bytes);
+        read_from_ = DeviceBuffer(bytes);
+    }
+    check(cudaMemcpyAsync(read_to_.data(), read_from_.data(), static_cast<std::size_t>(bytes.count),
+                          cudaMemcpyDeviceToHost, joined(stream).get()),
+          "copying what the host reads");
+}
+
 /// Before copies and events of streams that copy, in the mode that looks for orders that hold by luck.
 void CudaMachine::spin(program::Stream stream) {
     if (!debug_.spin_seed) return;

@@ -18,8 +18,10 @@
 #include <utility>
 #include <vector>
 
+#include "executor/cuda/device_arena.hpp"
 #include "executor/cuda/event.hpp"
 #include "executor/cuda/graph.hpp"
+#include "executor/cuda/pinned_arena.hpp"
 #include "executor/engine/execution.hpp"
 #include "executor/engine/machine.hpp"
 #include "executor/workload/workload.hpp"
@@ -40,6 +42,7 @@ public:
                  Place place) override;
     void copy(program::Direction direction, Address from, Address to, Bytes bytes, program::Stream stream) override;
     void delay(Nanoseconds duration, program::Stream stream) override;
+    void read_by_host(Bytes bytes, program::Stream stream) override;
     void record(std::uint32_t event, program::Stream stream, bool external) override;
     void wait(std::uint32_t event, program::Stream stream) override;
     void wait_stream(program::Stream stream, program::Stream other) override;
@@ -94,6 +97,8 @@ private:
     std::map<std::uint32_t, GraphExec> graphs_;
     std::int64_t graph_nodes_ = 0;
     std::int64_t launches_ = 0;
+    DeviceBuffer read_from_;  ///< what the host reads, and where to
+    PinnedBuffer read_to_;
     std::vector<void*> pointers_;
     std::function<void(OperationId, bool)> on_operation_;
     std::uint64_t spins_ = 0;

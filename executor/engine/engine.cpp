@@ -52,9 +52,24 @@ WorkloadOptions workload_options(const ExecutionRequest& request) {
 Nanoseconds since(Clock::time_point start) { return std::chrono::duration_cast<Nanoseconds>(Clock::now() - start); }
 
 layers::StageLayers layers_of(const ExecutionRequest& request) {
+    if (request.stand_ins) return *request.stand_ins;
     layers::StageLayers stage = layers::build_stage(request.scenario, request.pipeline_rank);
     if (request.debug.extra_save) save_one_more(stage, *request.debug.extra_save);
     return stage;
+}
+
+std::string implementation_of(const ExecutionRequest& request) {
+    const std::string name(types::name_of(request.scenario.implementation));
+    return request.stand_ins ? "stand-ins for " + name : name;
+}
+
+void refuse_with_stand_ins(const ExecutionRequest& request) {
+    if (!request.stand_ins) return;
+    STOWAGE_CHECK(request.stand_ins->stand_ins, "the layers that stand in have stand-ins");
+    if (request.record || request.debug.dump || request.debug.extra_save || request.routing_skew)
+        throw types::UnsupportedError(
+            "error: stand-ins have no parameters, no routing and no marks: they are neither recorded, dumped nor "
+            "routed");
 }
 
 /// What the tokens' routing sends, which may be more than what is planned for.
@@ -83,7 +98,8 @@ Execution::Execution(const ExecutionRequest& request, const Progress& progress, 
       machine_(workload_, request.debug, request.allocator == AllocatorKind::caching),
       events_(machine_.streams()),
       pinned_(kept != nullptr ? *kept : own_pinned_),
-      parameters_(placed_parameters(stage_)) {
+      parameters_(stands_in() ? std::vector<PlacedParameter>{} : placed_parameters(stage_)) {
+    refuse_with_stand_ins(request);
     if (request.debug.fences && request.allocator == AllocatorKind::planned)
         throw types::UnsupportedError("error: fences need the caching allocator\nhint: --allocator caching");
     if (request.record && request.record->first && request.allocator == AllocatorKind::planned)
@@ -103,7 +119,7 @@ void Execution::say(const std::string& text) const {
 void Execution::describe() {
     recording::Measurement& measurement = result_.measurement;
     measurement.scenario = request_.scenario.name;
-    measurement.implementation = std::string(types::name_of(request_.scenario.implementation));
+    measurement.implementation = implementation_of(request_);
     measurement.pipeline_rank = request_.pipeline_rank;
     measurement.policy = request_.policy;
     measurement.allocator = std::string(types::name_of(request_.allocator));
@@ -196,11 +212,7 @@ void Execution::set_up() {
     if (const Address table = interpreter_->state(StowageState::rotary_table))
         workload_.fill_rotary_table(pointer(table), request_.scenario.batch.seq_length, turned, kRotaryBase, stream);
     assign_experts();
-    digests_ = std::make_unique<GradientDigests>(
-        parameters_, interpreter_->state(StowageState::gradients), gradient_bytes(request_.scenario),
-        interpreter_->state(StowageState::losses), request_.scenario.microbatches());
-    if (const Address master = interpreter_->state(StowageState::master_parameters))
-        digests_->add("main parameters", master, interpreter_->state_bytes(StowageState::master_parameters));
+    digests_ = make_digests();
     interpreter_->before_clear([this] {
         if (!digesting_) return;
         digests_->issue(machine_.main());
@@ -209,8 +221,24 @@ void Execution::set_up() {
     machine_.synchronise_all();
 }
 
-/// Parameters and what the optimizer knows of them, as before the first step.
+std::unique_ptr<GradientDigests> Execution::make_digests() const {
+    const Address gradients = interpreter_->state(StowageState::gradients);
+    if (stands_in()) {
+        auto digests = std::make_unique<GradientDigests>();
+        digests->add("sums of stand-ins", gradients, interpreter_->state_bytes(StowageState::gradients));
+        return digests;
+    }
+    auto digests =
+        std::make_unique<GradientDigests>(parameters_, gradients, gradient_bytes(request_.scenario),
+                                          interpreter_->state(StowageState::losses), request_.scenario.microbatches());
+    if (const Address master = interpreter_->state(StowageState::master_parameters))
+        digests->add("main parameters", master, interpreter_->state_bytes(StowageState::master_parameters));
+    return digests;
+}
+
+/// Parameters and what the optimizer knows of them, as before the first step; sums of stand-ins, which no step clears.
 void Execution::begin_training() {
+    if (stands_in()) clear(StowageState::gradients);
     clear(StowageState::parameters);  // also between them: the optimizer goes over all of it
     const Address weights = interpreter_->state(StowageState::parameters);
     cudaStream_t stream = machine_.main().get();
@@ -225,7 +253,7 @@ void Execution::begin_training() {
                                    stream);
     }
     const Address master = interpreter_->state(StowageState::master_parameters);
-    if (master == 0) return;
+    if (master == 0 || stands_in()) return;
     kernels::widen(pointer(weights), static_cast<float*>(pointer(master)),
                    interpreter_->state_bytes(StowageState::master_parameters).count / 4, stream);
     check(cudaGetLastError(), "making main parameters");
@@ -233,6 +261,7 @@ void Execution::begin_training() {
 }
 
 void Execution::clear(StowageState state) {
+    if (interpreter_->state(state) == 0) return;
     check(cudaMemsetAsync(pointer(interpreter_->state(state)), 0,
                           static_cast<std::size_t>(interpreter_->state_bytes(state).count), machine_.main().get()),
           "clearing a state");
@@ -300,6 +329,7 @@ void Execution::reach_steady() {
 void Execution::step() {
     workload_.begin_step(steps_run_++, machine_.main().get());
     interpreter_->run(RunStage::steady);
+    if (digesting_ && stands_in()) digests_->issue(machine_.main());  // nothing in a step clears what they add to
 }
 
 // --------------------------------------------------------------------------------------------------------- measurement
@@ -389,6 +419,7 @@ void Execution::digest_steps() {
 }
 
 std::vector<double> Execution::losses() const {
+    if (stands_in()) return {};
     std::vector<float> values(static_cast<std::size_t>(request_.scenario.microbatches()));
     const Address losses = interpreter_->state(StowageState::losses);
     check(cudaMemcpy(values.data(), pointer(losses), 4 * values.size(), cudaMemcpyDeviceToHost), "reading the losses");

@@ -65,6 +65,8 @@ private:
     void record_steady();
     [[nodiscard]] profiler::Recording take_records();
     void run_first_iterations();
+    [[nodiscard]] bool stands_in() const { return request_.stand_ins != nullptr; }
+    [[nodiscard]] std::unique_ptr<GradientDigests> make_digests() const;
     [[nodiscard]] bool records_steady() const { return request_.record && request_.record->steady > 0; }
     void dump();
     void attribute(OperationId id, bool captured);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/layers/layer_script.hpp"
 #include "planner/memory/allocator_config.hpp"
 #include "planner/program/timeline.hpp"
 #include "profiler/cupti/raw_events.hpp"
@@ -43,6 +44,9 @@ struct ExecutionRequest {
     types::Scenario scenario;
     types::OffloadChoice choice;
     std::int64_t pipeline_rank = 0;
+    /// What runs in place of the scenario's own layers: the rank's, all of whose kernels are stand-ins
+    /// (program/stand_ins.hpp). Nothing: the layers of implementation stowage.
+    std::shared_ptr<const layers::StageLayers> stand_ins;
     std::string policy = "megatron";  ///< as it is reported: none, megatron, stowage
     AllocatorKind allocator = AllocatorKind::caching;
     memory::AllocatorConfig caching_config;  ///< as the scenario's environment says

@@ -18,6 +18,8 @@ namespace stowage::executor {
 
 class GradientDigests {
 public:
+    /// Of nothing yet.
+    GradientDigests() = default;
     /// `gradients`, `losses`: addresses on the device. `element_bytes`: of a gradient.
     GradientDigests(const std::vector<PlacedParameter>& parameters, Address gradients, std::int64_t element_bytes,
                     Address losses, std::int64_t microbatches);

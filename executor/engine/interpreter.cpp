@@ -53,7 +53,9 @@ void Interpreter::execute(const Operation& operation) {
     switch (operation.kind) {
         case OperationKind::compute: compute(operation); break;
         case OperationKind::copy: copy(operation); break;
-        case OperationKind::collective: machine_.delay(operation.duration, operation.stream); break;
+        case OperationKind::collective:
+            operation.slot != 0 ? compute(operation) : machine_.delay(operation.duration, operation.stream);
+            break;
         case OperationKind::peer_transfer: move_to_neighbour(operation); break;
         case OperationKind::event_record:
             machine_.record(event_of(operation), operation.stream, operation.scope == program::kGraphScope);
@@ -91,6 +93,7 @@ void Interpreter::count_node(Call call) {
 }
 
 void Interpreter::copy(const Operation& operation) {
+    if (program::is_read_by_host(operation)) return machine_.read_by_host(operation.bytes, operation.stream);
     const program::Work& work = work_of(operation);
     resolve(work);
     if (capturing_) ++expected_.copies;

@@ -56,6 +56,9 @@ public:
     /// The stream does nothing for so long: what other ranks would do meanwhile.
     virtual void delay(Nanoseconds duration, program::Stream stream) = 0;
 
+    /// The host reads a result of the stream's: so many bytes go to host memory that nobody looks at.
+    virtual void read_by_host(Bytes bytes, program::Stream stream) = 0;
+
     /// Events are the program's, by number. An external one is recorded inside a graph for those outside.
     virtual void record(std::uint32_t event, program::Stream stream, bool external) = 0;
     virtual void wait(std::uint32_t event, program::Stream stream) = 0;

@@ -18,6 +18,7 @@ public:
     void compute(const program::Work&, std::span<const Address>, program::Stream, Place) override {}
     void copy(program::Direction, Address, Address, Bytes, program::Stream) override {}
     void delay(Nanoseconds, program::Stream) override {}
+    void read_by_host(Bytes /*bytes*/, program::Stream /*stream*/) override {}
     void record(std::uint32_t, program::Stream, bool) override {}
     void wait(std::uint32_t, program::Stream) override {}
     void wait_stream(program::Stream, program::Stream) override {}

@@ -12,6 +12,7 @@
 #include "executor/workload/kernels/kernels.hpp"
 #include "executor/workload/kernels/loading.hpp"
 #include "executor/workload/launch_kernels.hpp"
+#include "executor/workload/stand_ins.hpp"
 #include "scenarios/types/check.hpp"
 
 namespace stowage::executor {
@@ -22,6 +23,7 @@ struct Workload::State {
     Gemms gemms;
     Attention attention;
     HostCounts counts;
+    StandIns stand_ins;
 
     [[nodiscard]] std::uint64_t* step_number() const { return static_cast<std::uint64_t*>(step.get()); }
 };
@@ -61,7 +63,7 @@ void check_launch(layers::Call call, const LaunchPlace& place) {
 
 Workload::Workload(const WorkloadOptions& options) {
     DeviceMemory step = make_step(options.device);
-    state_ = std::make_unique<State>(State{options, std::move(step), Gemms(), Attention(), HostCounts()});
+    state_ = std::make_unique<State>(State{options, std::move(step), Gemms(), Attention(), HostCounts(), StandIns()});
     if (options.gemm_table.empty() || !std::filesystem::exists(options.gemm_table)) return;
     state_->gemms.use_table(read_gemm_table(options.gemm_table), options.gemm_table.string());
 }
@@ -75,6 +77,7 @@ std::vector<PreparedAttention> Workload::prepare(std::span<const CallShape> call
     for (const CallShape& shape : calls) {
         require_supported(shape.call, shape.sizes);
         if (shape.call == layers::Call::counts_to_host) state_->counts.prepare(shape.sizes.experts);
+        if (shape.call == layers::Call::stand_in) state_->stand_ins.prepare();
         const auto is_same = [&](const PreparedAttention& other) {
             return other.shape.call == shape.call && other.shape.sizes == shape.sizes;
         };
@@ -104,7 +107,10 @@ void Workload::launch(layers::Call call, const layers::CallSizes& sizes, std::sp
     if (call == layers::Call::counts_to_host) return state_->counts.copy(sizes, buffers, place, stream);
     const kernels::LoadKey key{state_->options.seed, state_->step_number(),
                                static_cast<std::uint64_t>(place.microbatch)};
-    launch_kernel({call, sizes}, buffers, key, stream);
+    if (call == layers::Call::stand_in)
+        state_->stand_ins.launch(sizes.stand_in, buffers, key, stream);
+    else
+        launch_kernel({call, sizes}, buffers, key, stream);
     check_launch(call, place);
 }
 

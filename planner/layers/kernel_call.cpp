@@ -5,7 +5,7 @@
 namespace stowage::layers {
 
 std::string_view name_of(Call call) {
-    static constexpr std::array<std::string_view, 53> kNames{"none",
+    static constexpr std::array<std::string_view, 54> kNames{"none",
                                                              "load_tokens",
                                                              "load_hidden",
                                                              "embedding_forward",
@@ -57,7 +57,8 @@ std::string_view name_of(Call call) {
                                                              "gradient_norm",
                                                              "adam_update",
                                                              "clear",
-                                                             "copy"};
+                                                             "copy",
+                                                             "stand_in"};
     return kNames[static_cast<std::size_t>(call)];
 }
 

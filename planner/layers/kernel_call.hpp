@@ -3,8 +3,10 @@
 // What a kernel of the layers computes, and on which buffers: enough to launch it.
 //
 // Scripts of implementation `megatron` say only what a kernel costs, since PyTorch and Transformer Engine run it. Those
-// of implementation `stowage` also say what it is, and the executor's workload runs that. Matrices are row by row, in
-// bf16 unless said otherwise; T is `rows`, the tokens; vectors of statistics are fp32.
+// of implementation `stowage` also say what it is, and the executor's workload runs that. What has no arithmetic here
+// can be stood in for: `stand_in` takes the time, the class and the bytes of a kernel (program/stand_ins.hpp makes
+// them). Matrices are row by row, in bf16 unless said otherwise; T is `rows`, the tokens; vectors of statistics are
+// fp32.
 //
 // Tested by: tests/planner/layers/stowage_*_test.cpp, tests/executor/.
 
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "scenarios/types/data_type.hpp"
+#include "scenarios/types/hardware.hpp"
 
 namespace stowage::layers {
 
@@ -102,6 +105,8 @@ enum class Call : std::uint8_t {
                     ///< inout second moment fp32[rows], out parameters bf16[rows]: AdamW, rate 1e-5, decay 0.01
     clear,          ///< out buffer of `rows` bytes
     copy,           ///< source, out destination, of `rows` bytes
+    stand_in,  ///< [x]..., [out y]..., [inout sums]: the work of `stand_in` in place of a kernel whose arithmetic is
+               ///< not here; what it writes depends on all that it reads
 };
 std::string_view name_of(Call call);
 
@@ -150,6 +155,22 @@ struct CallOperand {
     friend bool operator==(const CallOperand&, const CallOperand&) = default;
 };
 
+/// What a stand-in does, and what it touches of each operand, in order: the first bytes, multiples of 16. Buffers may
+/// be longer.
+struct StandInWork {
+    types::KernelClass kind{};
+    types::Nanoseconds length{0};  ///< from its start to its end
+    types::Bytes traffic{};        ///< read and written, its operands' bytes among them
+    std::vector<types::Bytes> reads;
+    std::vector<types::Bytes> writes;
+    types::Bytes sums{};  ///< of the last operand, added to; 0: the call has none
+    friend bool operator==(const StandInWork&, const StandInWork&) = default;
+};
+inline constexpr std::size_t kMostStandInReads = 8;
+inline constexpr std::size_t kMostStandInWrites = 8;
+/// Operands are read and written in pieces of so many bytes; what is left over at their ends is left alone.
+inline constexpr std::int64_t kStandInPiece = 16;
+
 /// Numbers that a call needs beside its buffers; see Call for which apply.
 struct CallSizes {
     std::int64_t rows = 0;
@@ -190,6 +211,7 @@ struct CallSizes {
     bool transposed = false;     ///< fp8_quantize: q with rows as columns
     bool shift = false;          ///< load_tokens: labels, the next token of each place; keep_rows: the second rows
     types::DataType gradient_type = types::DataType::bf16;  ///< of weight gradients, which are added to
+    StandInWork stand_in = {};
     friend bool operator==(const CallSizes&, const CallSizes&) = default;
 };
 

@@ -193,6 +193,7 @@ struct Collective {
     /// evenly over the ranks. A token crosses once to each node and once to each rank there. 0: every copy crosses.
     std::int64_t copies = 0;
     std::int64_t places = 0;
+    KernelCall call = {};  ///< what runs in place of it, as long as it takes, where its result has to be made up
 };
 
 /// Whether it carries tokens to experts of other ranks, or back.
@@ -448,7 +449,8 @@ struct StageLayers {
                                                ///< D1 to D3); empty: none
     LayerScript optimizer;                     ///< `forward` holds the step after the last backward
     std::vector<StateBuffer> states;
-    Bytes boundary;  ///< one hidden-state tensor between stages
+    Bytes boundary;          ///< one hidden-state tensor between stages
+    bool stand_ins = false;  ///< every kernel is a stand-in, see program/stand_ins.hpp
     /// Implementation stowage: where each parameter lies in the state of all parameters, in elements, by virtual stage,
     /// frame and number among the script's; gradients lie alike.
     std::vector<std::vector<std::vector<std::int64_t>>> parameter_places;

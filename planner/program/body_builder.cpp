@@ -369,7 +369,8 @@ Body BodyBuilder::transfers(const std::vector<TransferPart>& parts, TransferCall
 
 /// What makes up a tensor that a neighbour would send, where the layers can be run.
 std::uint32_t BodyBuilder::arrival(TransferKind kind, Scope scope) {
-    if (sends(kind) || stage_.parameter_places.empty()) return 0;
+    const bool runs = !stage_.parameter_places.empty() || stage_.stand_ins;
+    if (sends(kind) || !runs) return 0;
     layers::CallSizes sizes;
     sizes.rows = 1;
     sizes.columns = stage_.boundary.count / 2;

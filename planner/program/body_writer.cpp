@@ -163,8 +163,16 @@ BufferRef BodyWriter::buffer_of(const layers::CallOperand& operand) const {
     return buffer;
 }
 
+/// What stand-ins are not told the place of: a tensor that the module holds.
+bool BodyWriter::is_weight(Slot slot) const {
+    if (!builder_.stage().stand_ins || slot == layers::kOutput || slot == layers::kGradInput) return false;
+    return script_.tensors[layers::index(slot)].persistent;
+}
+
 /// What a layer makes for its neighbour lies in that one's frame; what a graph is given, in its own buffers.
 BufferRef BodyWriter::buffer_of(Slot slot) const {
+    if (is_weight(slot))  // somewhere among them
+        return {.space = BufferRef::Space::state, .slot = static_cast<std::uint32_t>(layers::StowageState::parameters)};
     if (has_work_ && side_ == Side::captured && inside_)
         if (const std::optional<BufferRef> given = given_to_graph(slot)) return *given;
     if (slot == layers::kOutput) return {.scope = kNeighbourFrame, .slot = slot_number(layers::kInput)};
@@ -186,6 +194,7 @@ void BodyWriter::collective(const layers::Collective& collective) {
     emit({.kind = OperationKind::stream_wait, .stream = stream, .other = Stream::main});
     emit({.kind = OperationKind::collective,
           .stream = stream,
+          .slot = work_of(collective.call),
           .detail = builder_.label(collective.name),
           .bytes = collective.bytes,
           .duration = duration});

@@ -64,6 +64,7 @@ private:
     void kernel(const layers::Step& step);
     [[nodiscard]] std::uint32_t work_of(const layers::KernelCall& call);
     [[nodiscard]] BufferRef buffer_of(const layers::CallOperand& operand) const;
+    [[nodiscard]] bool is_weight(layers::Slot slot) const;
     [[nodiscard]] BufferRef buffer_of(layers::Slot slot) const;
     /// `bytes`: what a copying kernel moves; of a copy operation its own bytes count.
     [[nodiscard]] std::uint32_t copy_work(BufferRef from, BufferRef to, Bytes bytes = {});

@@ -59,12 +59,19 @@ struct Operation {
     Scope scope = kOwnFrame;
     TransferKind transfer{};     ///< peer_transfer
     std::uint16_t launches = 1;  ///< compute: places that it takes in a stream's launch queue
-    /// allocate, free, record_stream, pinned_*: slot; event_*: event; compute, copy, peer_transfer: number
+    /// allocate, free, record_stream, pinned_*: slot; event_*: event; compute, copy, collective, peer_transfer: number
     /// of its entry in StepProgram::works, 0 if it has none.
     std::uint32_t slot = 0;
     std::uint32_t detail = 0;  ///< pinned_acquire: pool key; otherwise the index of the label
     Bytes bytes{};
     Nanoseconds duration{0};
 };
+
+/// A copy of a few numbers that the host then waits for, with no work: a script says how many bytes, not whose. What
+/// offloading moves leaves on a stream of its own.
+inline bool is_read_by_host(const Operation& operation) {
+    return operation.kind == OperationKind::copy && operation.stream == Stream::main &&
+           operation.direction == Direction::device_to_host;
+}
 
 }  // namespace stowage::program

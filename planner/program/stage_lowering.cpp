@@ -144,12 +144,12 @@ void StageLowering::place_frames() {
 
 /// All microbatches of a layer share its parameters; frames without a layer have none.
 void StageLowering::place_parameters() {
-    if (stage_.parameter_places.empty()) return;
     StepProgram& program = result_.program;
-    program.frame_parameters.assign(frames_.graphs() + 1, 0);
     for (std::size_t i = 0; i < stage_.states.size(); ++i)
         if (stage_.states[i].role)
             program.state_slots[static_cast<std::size_t>(*stage_.states[i].role)] = static_cast<std::uint32_t>(i);
+    if (stage_.parameter_places.empty()) return;
+    program.frame_parameters.assign(frames_.graphs() + 1, 0);
     for (std::size_t stage = 0; stage < stage_.chunks.size(); ++stage) {
         const auto& frames = stage_.parameter_places[stage];
         for (std::size_t position = 0; position < frames.size(); ++position) {

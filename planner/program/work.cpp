@@ -9,6 +9,8 @@ std::size_t hash_of(const Work& work) {
     add(static_cast<std::uint64_t>(work.sizes.rows));
     add(static_cast<std::uint64_t>(work.sizes.columns));
     add(static_cast<std::uint64_t>(work.sizes.depth));
+    add(static_cast<std::uint64_t>(work.sizes.stand_in.length.count()));
+    add(static_cast<std::uint64_t>(work.sizes.stand_in.traffic.count));
     for (const BufferRef& buffer : work.buffers) {
         add(static_cast<std::uint64_t>(buffer.space));
         add(buffer.scope);

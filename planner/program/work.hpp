@@ -1,7 +1,8 @@
 #pragma once
 
 // What an operation computes or moves, with its buffers resolved as far as a body can: the executor turns each into an
-// address by the instance's frames. Operations without work (those of implementation `megatron`) can only be simulated.
+// address by the instance's frames. Operations without work (those of implementation `megatron`, unless stand-ins are
+// made of its kernels) can only be simulated.
 
 #include <cstdint>
 #include <vector>

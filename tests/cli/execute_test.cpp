@@ -242,14 +242,16 @@ TEST_F(Execute, ExitsWithTwoOnAWrongCommandLine) {
 TEST_F(Execute, RefusesLayersThatAreNotItsOwn) {
     const CommandResult scenario = stowage("execute " + kSmall);
     EXPECT_EQ(scenario.code, 3);
-    EXPECT_EQ(scenario.error,
-              kSmall +
-                  ":2:1: error: implementation: found megatron, whose layers do not run here: what is executed are "
-                  "stowage's own\n"
-                  "  schema: stowage/scenario/1\n"
-                  "  ^\n"
-                  "hint: set implementation: stowage; a measurement is held against a prediction of the same "
-                  "implementation only\n");
+    EXPECT_EQ(
+        scenario.error,
+        kSmall +
+            ":2:1: error: implementation: found megatron, whose layers do not run here: what is executed are "
+            "stowage's own\n"
+            "  schema: stowage/scenario/1\n"
+            "  ^\n"
+            "hint: set implementation: stowage; a measurement is held against a prediction of the same "
+            "implementation only. 'stowage execute --stand-ins' runs work of the same class, length and traffic in "
+            "their place\n");
     stowage("plan --quiet " + kSmall + " --device-memory 3.2GiB --out " + path("p.json"));
     const CommandResult plan = stowage("execute " + path("p.json"));
     EXPECT_EQ(plan.code, 3);

@@ -27,6 +27,18 @@ std::string_view environment(const char* name) {
     return value == nullptr ? "" : value;
 }
 
+/// How many kernels stand in, of all layers that the rank has, and how long they are in all.
+void write_stand_ins(std::ofstream& file, const layers::StageLayers& stage) {
+    std::size_t kernels = 0;
+    Nanoseconds length{0};
+    for (const layers::LayerScript& script : stage.scripts)
+        for (const layers::Kernel& kernel : script.kernels) {
+            kernels += kernel.call.call == layers::Call::stand_in ? 1U : 0U;
+            length += kernel.call.sizes.stand_in.length;
+        }
+    file << "stand_ins " << kernels << "\nstand_in_ns " << length.count() << "\n";
+}
+
 void write_down(const ExecutionRequest& request) {
     const std::string_view path = environment("STOWAGE_FAKE_REQUEST");
     if (path.empty()) return;
@@ -41,6 +53,7 @@ void write_down(const ExecutionRequest& request) {
          << (request.debug.spin_seed ? std::to_string(*request.debug.spin_seed) : "-") << "\npoison "
          << request.debug.poison << "\nfences " << request.debug.fences << "\nmodules "
          << request.choice.modules.joined() << "\n";
+    if (request.stand_ins) write_stand_ins(file, *request.stand_ins);
     if (!request.choice.free) return;
     file << "reload_ahead " << request.choice.free->reload_ahead << "\njoin_after " << request.choice.free->join_after
          << "\n";

@@ -261,11 +261,6 @@ std::string event_of(const IssuedOperation& issued) {
 
 }  // namespace
 
-bool is_read_by_host(const Operation& operation) {
-    return operation.kind == OperationKind::copy && operation.stream == Stream::main &&
-           operation.direction == Direction::device_to_host;
-}
-
 std::vector<IssuedOperation> expand(const StepProgram& program, RunStage stage) {
     const std::vector<Instance>& sequence = program.instances(stage);
     return expand(program, sequence, 0, static_cast<std::uint32_t>(sequence.size()));

@@ -19,9 +19,6 @@ struct IssuedOperation {
     std::uint32_t instance = 0;  ///< index into the stage's sequence
 };
 
-/// A copy of what the host asks for, counts of rows or a norm: on the main stream, where groups never leave.
-bool is_read_by_host(const program::Operation& operation);
-
 /// Every operation of a stage in the order the host issues it.
 std::vector<IssuedOperation> expand(const program::StepProgram& program, program::RunStage stage);
 /// What was captured as a graph.

@@ -159,6 +159,14 @@ Operands expert_operands(const Call& call, const CallSizes& s, const Lengths& n)
     }
 }
 
+/// First parts of buffers.
+Operands stand_in_operands(const layers::StandInWork& work) {
+    Operands list(work.reads.size(), in(kUnknown));
+    list.insert(list.end(), work.writes.size(), out(kUnknown));
+    if (work.sums > types::Bytes{}) list.push_back(both(work.sums.count));
+    return list;
+}
+
 /// Rows may have weights.
 Operands exchange_rows(const CallSizes& s, const Lengths& n, bool weighted) {
     const std::int64_t moved = 2 * s.depth * s.columns;
@@ -208,6 +216,7 @@ private:
             case OperationKind::pinned_release: live_.erase(slot_of(instance, operation.scope, operation.slot)); break;
             case OperationKind::compute:
             case OperationKind::copy:
+            case OperationKind::collective:
             case OperationKind::peer_transfer: work(instance, operation); break;
             case OperationKind::graph_begin: in_graph_ = true; break;
             case OperationKind::graph_end: in_graph_ = false; break;
@@ -262,16 +271,19 @@ private:
 
     void work(const Instance& instance, const Operation& operation) {
         if (operation.slot == 0) {
-            if (needs_work(operation)) problem(instance, operation, "has no work");
+            if (needs_work(operation) && !program::is_read_by_host(operation))
+                problem(instance, operation, "has no work");
             return;
         }
         ++facts_.checked;
         const Work& work = program_.works[operation.slot];
         Operands expected = expected_operands(work.call, work.sizes);
         if (work.call == Call::copy) expected = {in(operation.bytes.count), out(operation.bytes.count)};
+        const bool gathers = work.call == Call::copy && operation.bytes == types::Bytes{};  // of a view's storage
+        if (gathers) expected = {in(kUnknown), out(work.sizes.rows)};
         if (work.call == Call::exchange_rows && work.buffers.size() == 4)
             expected = exchange_rows(work.sizes, Lengths(work.sizes), true);
-        if (work.call == Call::copy && operation.kind == OperationKind::compute &&
+        if (work.call == Call::copy && !gathers && operation.kind == OperationKind::compute &&
             work.sizes.rows != operation.bytes.count)
             problem(instance, operation, "copies " + std::to_string(work.sizes.rows) + " bytes");
         if (expected.size() != work.buffers.size())
@@ -281,9 +293,28 @@ private:
             if (work.buffers[i].access != expected[i].access) problem(instance, operation, place + ": wrong access");
             operand(instance, operation, work.buffers[i], expected[i].bytes, place);
         }
+        if (work.call == Call::stand_in) touched(instance, operation, work);
         for (const BufferRef& buffer : work.buffers)
             if (buffer.access != Access::read && buffer.space == BufferRef::Space::frame)
                 written_.insert(slot_of(instance, buffer.scope, buffer.slot));
+    }
+
+    /// Whole pieces, no more than a tensor has; read no further than they were written.
+    void touched(const Instance& instance, const Operation& operation, const Work& work) {
+        const layers::StandInWork& sizes = work.sizes.stand_in;
+        std::vector<types::Bytes> bytes = sizes.reads;
+        bytes.insert(bytes.end(), sizes.writes.begin(), sizes.writes.end());
+        for (std::size_t i = 0; i < bytes.size(); ++i) {
+            const BufferRef& buffer = work.buffers[i];
+            if (bytes[i].count <= 0 || bytes[i].count % layers::kStandInPiece != 0)
+                problem(instance, operation, "operand " + std::to_string(i) + " is no whole pieces");
+            if (buffer.space != BufferRef::Space::frame) continue;
+            std::uint32_t slot = slot_of(instance, buffer.scope, buffer.slot);
+            if (!live_.contains(slot)) slot = captured_slot_of(instance, buffer);
+            const auto held = live_.contains(slot) ? live_.find(slot) : captured_.find(slot);
+            if (held != captured_.end() && held->second < bytes[i].count)
+                problem(instance, operation, "operand " + std::to_string(i) + " is longer than its buffer");
+        }
     }
 
     void operand(const Instance& instance, const Operation& operation, const BufferRef& buffer, std::int64_t bytes,
@@ -409,6 +440,7 @@ std::vector<ExpectedOperand> expected_operands(const Call& call, const CallSizes
     switch (call) {
         case Call::none:
         case Call::copy: return {};
+        case Call::stand_in: return stand_in_operands(s.stand_in);
         case Call::load_tokens: return {out(n.rows)};
         case Call::load_hidden: return {out(n.matrix)};
         case Call::embedding_forward: return {in(n.rows), in(n.weight), out(n.matrix)};

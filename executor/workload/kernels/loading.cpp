@@ -21,6 +21,7 @@ void load_kernels() {
     load_weighted_activation_kernels();
     load_optimizer_kernels();
     load_fp8_kernels();
+    load_stand_in_kernels();
 }
 
 }  // namespace stowage::executor::kernels

@@ -26,5 +26,6 @@ void load_column_kernels();
 void load_weighted_activation_kernels();
 void load_optimizer_kernels();
 void load_fp8_kernels();
+void load_stand_in_kernels();
 
 }  // namespace stowage::executor::kernels

@@ -28,6 +28,10 @@ void FakeMachine::delay(executor::Nanoseconds duration, program::Stream stream) 
     note(fmt::format("delay of {} ns on {}", duration.count(), on(stream)));
 }
 
+void FakeMachine::read_by_host(Bytes bytes, program::Stream stream) {
+    note(fmt::format("host reads {} bytes on {}", bytes.count, on(stream)));
+}
+
 void FakeMachine::record(std::uint32_t event, program::Stream stream, bool external) {
     note(fmt::format("record {}{} on {}", event, external ? " for outside" : "", on(stream)));
 }

@@ -19,6 +19,7 @@ public:
                  executor::Place place) override;
     void copy(program::Direction direction, Address from, Address to, Bytes bytes, program::Stream stream) override;
     void delay(executor::Nanoseconds duration, program::Stream stream) override;
+    void read_by_host(Bytes bytes, program::Stream stream) override;
     void record(std::uint32_t event, program::Stream stream, bool external) override;
     void wait(std::uint32_t event, program::Stream stream) override;
     void wait_stream(program::Stream stream, program::Stream other) override;

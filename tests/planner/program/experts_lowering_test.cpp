@@ -96,8 +96,7 @@ Totals totals_of(const StepProgram& program) {
         }
         if (operation.kind == OperationKind::collective && operation.stream == Stream::communication)
             ++totals.exchanges;
-        if (operation.kind == OperationKind::copy && !tests::is_read_by_host(operation))
-            totals.moved += operation.bytes;
+        if (operation.kind == OperationKind::copy && !is_read_by_host(operation)) totals.moved += operation.bytes;
     }
     return totals;
 }
