@@ -154,6 +154,7 @@ TEST(StandInSums, AreTheSameWhateverIsMoved) {
         EXPECT_NE(nothing, 0U);
         for (const ModuleSet& modules :
              {ModuleSet{Module::core_attn}, ModuleSet{Module::attn_norm, Module::qkv_linear},
+              ModuleSet{Module::attn_norm, Module::qkv_linear, Module::core_attn, Module::attn_proj, Module::mlp_norm},
               ModuleSet{Module::core_attn, Module::attn_proj, Module::mlp_norm, Module::expert_fc1, Module::moe_act}}) {
             EXPECT_EQ(sums_of(scenario, moving(modules)), nothing) << modules.joined(" ");
             types::OffloadChoice free = moving(modules);
