@@ -31,6 +31,7 @@ class StandInsGpu : public support::GpuTest {};
 types::Scenario as_megatron(const std::string& name) {
     types::Scenario scenario = shipped_scenario(name);
     scenario.implementation = types::Implementation::megatron;
+    scenario.optimizer.optimizer = types::OptimizerKind::adam;  // Megatron always has one
     return scenario;
 }
 

@@ -40,7 +40,7 @@ public:
         });
     }
     void copy(program::Direction, Address from, Address to, Bytes, Stream) override {
-        issue([this, from, to] { numbers_[to] = numbers_[from]; });
+        issue([this, from, to] { numbers_[to] = numbers_[from] ^ (copies_++ == spoilt_ ? 1U : 0U); });
         ++captured_.copies;
     }
     void delay(Nanoseconds, Stream) override {}
@@ -66,6 +66,13 @@ public:
     void join_streams() override {}
     void allocated(Address address, Bytes, Stream) override { numbers_[address] = mix(++garbage_); }
 
+    /// Of the copies from here on, this one changes a bit.
+    void spoil(std::int64_t copy) {
+        copies_ = 0;
+        spoilt_ = copy;
+    }
+    [[nodiscard]] std::int64_t copies() const { return copies_; }
+    void add_at(Address sums) { sums_ = sums; }
     void clear(Address address) { numbers_[address] = 0; }
     [[nodiscard]] std::uint64_t number(Address address) { return numbers_[address]; }
 
@@ -84,8 +91,8 @@ private:
     std::vector<std::function<void()>>* capture_ = nullptr;
     CapturedNodes captured_;
     std::uint64_t garbage_ = 1000;
-
-public:
+    std::int64_t copies_ = 0;
+    std::int64_t spoilt_ = -1;
     Address sums_ = 0;
 };
 
@@ -96,8 +103,13 @@ layers::StageLayers standing_in(const types::Scenario& scenario) {
     return stage;
 }
 
-/// After the first iterations and two steady ones.
-std::uint64_t sums_of(const types::Scenario& scenario, const types::OffloadChoice& choice) {
+struct Sums {
+    std::uint64_t value = 0;
+    std::int64_t copies = 0;
+};
+
+/// After the first iterations and two steady ones, in which one copy may be spoilt.
+Sums run(const types::Scenario& scenario, const types::OffloadChoice& choice, std::int64_t spoilt) {
     const program::Durations durations(scenario.hardware, scenario.parallel);
     const program::Lowered lowered =
         program::lower(standing_in(scenario), scenario.microbatches(), choice, scenario.rules, durations);
@@ -108,18 +120,25 @@ std::uint64_t sums_of(const types::Scenario& scenario, const types::OffloadChoic
     const std::unique_ptr<StepMemory> memory = caching_memory({}, device, events);
     Interpreter interpreter(lowered.program, machine, *memory, PinnedLayout(lowered.program), 1 << 20);
     interpreter.run(RunStage::setup);
-    machine.sums_ = interpreter.state(layers::StowageState::gradients);
+    const Address sums = interpreter.state(layers::StowageState::gradients);
+    machine.add_at(sums);
     machine.clear(interpreter.state(layers::StowageState::parameters));
     for (const RunStage stage : {RunStage::record, RunStage::eager, RunStage::capture})
         if (!lowered.program.instances(stage).empty()) interpreter.run(stage);
-    machine.clear(machine.sums_);
+    machine.clear(sums);
+    machine.spoil(spoilt);
     for (int step = 0; step < 2; ++step) interpreter.run(RunStage::steady);
-    return machine.number(machine.sums_);
+    return {machine.number(sums), machine.copies()};
+}
+
+std::uint64_t sums_of(const types::Scenario& scenario, const types::OffloadChoice& choice) {
+    return run(scenario, choice, -1).value;
 }
 
 types::Scenario as_megatron(const std::string& name) {
     types::Scenario scenario = reader::load_scenario(STOWAGE_SOURCE_DIR "/scenarios/" + name + ".yaml").scenario;
     scenario.implementation = types::Implementation::megatron;
+    scenario.optimizer.optimizer = types::OptimizerKind::adam;  // Megatron always has one
     return scenario;
 }
 
@@ -135,6 +154,7 @@ TEST(StandInSums, AreTheSameWhateverIsMoved) {
         EXPECT_NE(nothing, 0U);
         for (const ModuleSet& modules :
              {ModuleSet{Module::core_attn}, ModuleSet{Module::attn_norm, Module::qkv_linear},
+              ModuleSet{Module::attn_norm, Module::qkv_linear, Module::core_attn, Module::attn_proj, Module::mlp_norm},
               ModuleSet{Module::core_attn, Module::attn_proj, Module::mlp_norm, Module::expert_fc1, Module::moe_act}}) {
             EXPECT_EQ(sums_of(scenario, moving(modules)), nothing) << modules.joined(" ");
             types::OffloadChoice free = moving(modules);
@@ -142,6 +162,16 @@ TEST(StandInSums, AreTheSameWhateverIsMoved) {
             EXPECT_EQ(sums_of(scenario, free), nothing) << "policy stowage, " << modules.joined(" ");
         }
     }
+}
+
+// Both directions: every tensor that left is read again.
+TEST(StandInSums, DifferWhereOneBitOfOneCopyDoes) {
+    const types::Scenario scenario = as_megatron("dense-tiny");
+    const types::OffloadChoice choice = moving({Module::qkv_linear, Module::core_attn, Module::attn_proj});
+    const Sums sound = run(scenario, choice, -1);
+    ASSERT_GT(sound.copies, 20);
+    for (std::int64_t copy = 0; copy < sound.copies; ++copy)
+        EXPECT_NE(run(scenario, choice, copy).value, sound.value) << "copy " << copy << " of " << sound.copies;
 }
 
 TEST(StandInSums, OfAWholeGraphAreThoseOfEagerSteps) {

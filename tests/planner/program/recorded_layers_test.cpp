@@ -1,4 +1,5 @@
 #include "planner/program/recorded_layers.hpp"
+#include "planner/program/stand_ins.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 #include "planner/program/lowering.hpp"
 #include "tests/planner/layers/stowage_scenarios.hpp"
 #include "tests/support/program_checker.hpp"
+#include "tests/support/work_checker.hpp"
 
 namespace stowage::program {
 namespace {
@@ -139,6 +141,30 @@ TEST(RecordedLayers, LowerToSoundPrograms) {
         const tests::ProgramFacts facts =
             tests::follow(lowered.program, {RunStage::record, RunStage::steady, RunStage::steady});
         EXPECT_EQ(facts.problems, std::vector<std::string>{});
+    }
+}
+
+// The times are the recorded means of 16 us and so on, less the 1 us between empty kernels; a device of 1 TB/s.
+TEST(RecordedLayers, AreStoodInForAsLongAsTheyWereRecorded) {
+    const Scenario job = scenario();
+    StageLayers stage = recorded_stage(job, marked());
+    const Durations durations(job.hardware, job.parallel);
+    make_stand_ins(stage, durations, job.hardware.node.device);
+    const std::vector<layers::Kernel>& kernels = script_of(stage, 0).kernels;
+    for (const layers::Kernel& kernel : kernels) {
+        const layers::StandInWork& work = kernel.call.sizes.stand_in;
+        EXPECT_EQ(kernel.call.call, layers::Call::stand_in) << kernel.name;
+        EXPECT_EQ(work.kind, kernel.kind) << kernel.name;
+        EXPECT_EQ(work.length, *kernel.measured - microseconds(1)) << kernel.name;
+        EXPECT_EQ(work.traffic, kernel.traffic) << kernel.name;
+    }
+    for (const types::ModuleSet modules : {types::ModuleSet{}, types::ModuleSet{types::Module::core_attn}}) {
+        const Lowered lowered = lower(stage, job.microbatches(), {.modules = modules, .min_offloaded_tensor_size = 1},
+                                      job.rules, durations);
+        const tests::WorkFacts facts =
+            tests::check_work(lowered.program, {RunStage::setup, RunStage::record, RunStage::steady});
+        EXPECT_EQ(facts.problems, std::vector<std::string>{});
+        EXPECT_GT(facts.checked, 0);
     }
 }
 
