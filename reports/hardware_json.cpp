@@ -54,6 +54,7 @@ Json copy_json(const types::CopyEngines& copy) {
     json["host_to_device"] = curve_json(copy.host_to_device);
     json["duplex_device_to_host"] = copy.duplex_device_to_host;
     json["duplex_host_to_device"] = copy.duplex_host_to_device;
+    json["time_slice_us"] = file_microseconds(copy.time_slice);
     for (const auto& [kernel_class, name] : types::enum_names<types::KernelClass>()) {
         const types::Slowdown& slowdown = copy.slowdown[static_cast<std::size_t>(kernel_class)];
         json["slowdown"][std::string(name)] = {

@@ -341,7 +341,30 @@ std::int64_t RankSimulator::device_calls() const {
 }
 
 void RankSimulator::charge_device_calls(std::int64_t before) {
-    host_ += (device_calls() - before) * ticks(node_.host.device_allocation_call);
+    for (std::int64_t call = before; call < device_calls(); ++call) {
+        host_ += ticks(node_.host.device_allocation_call);
+        await_copy_engine();
+    }
+}
+
+/// cudaMalloc has work of its own for the engine that copies to the host, and gets it when a stream's turn there is
+/// over: when that has no copy ready, or at the end of its time slice. The slice after that one begins then.
+/// Source: docs/measurements/2026-11-30-copies-and-allocations.md. Where a neighbour has to move first the rest of the
+/// wait is left out.
+void RankSimulator::await_copy_engine() {
+    const Tick slice = ticks(node_.copy.time_slice);
+    if (slice == 0 || device_.pending(Stream::d2h) == 0 || !device_.advance_to(host_)) return;
+    if (!device_.copies(Direction::device_to_host)) return;
+    const Tick begin = std::max(copy_turn_, device_.copies_since(Direction::device_to_host));
+    const Tick end = begin + (host_ - begin + slice) / slice * slice;
+    host_waits_ = true;
+    while (device_.copies(Direction::device_to_host) && host_ < end) {
+        const bool free_to_go_on = device_.earliest_change() < end ? device_.advance_one() : device_.advance_to(end);
+        host_ = std::max(host_, device_.now());
+        if (!free_to_go_on) break;
+    }
+    host_waits_ = false;
+    copy_turn_ = host_;
 }
 
 void RankSimulator::free_slot(const Operation& operation) {

@@ -128,6 +128,7 @@ private:
     [[nodiscard]] std::int64_t device_calls() const;
     /// Those since there were `before`.
     void charge_device_calls(std::int64_t before);
+    void await_copy_engine();
     void free_slot(const program::Operation& operation);
 
     [[nodiscard]] std::uint32_t frame_of(program::Scope scope) const;
@@ -165,6 +166,7 @@ private:
     bool capturing_ = false;  ///< a graph is being captured: nothing is launched
     Bytes executable_graphs_{};
     std::int64_t graph_launches_ = 0;
+    Tick copy_turn_ = 0;       ///< when an allocation last had its turn between copies to the host
     bool host_waits_ = false;  ///< for the device: it issues nothing before that has got somewhere
     Tick promised_ = 0;
     std::uint64_t promises_ = 0;

@@ -329,7 +329,7 @@ void VirtualDevice::start(int stream, const Item& item) {
     running.updated = now_;
     active_ |= bit(stream);
     if (item.kind == Kind::copy) {
-        ++copies_[item.detail];
+        if (copies_[item.detail]++ == 0 && copies_until_[item.detail] != now_) copies_since_[item.detail] = now_;
         speeds_stale_ = true;
     } else if (item.kind == Kind::compute) {
         gemm_runs_ = item.detail == kGemm;
@@ -432,6 +432,7 @@ void VirtualDevice::finish(int stream) {
     queues_[static_cast<std::size_t>(stream)].launches -= running.item.launches;
     if (running.item.kind == Kind::copy) {
         --copies_[running.item.detail];
+        copies_until_[running.item.detail] = now_;
         speeds_stale_ = true;
     } else if (running.item.kind == Kind::compute) {
         gemm_runs_ = false;

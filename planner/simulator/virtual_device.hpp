@@ -111,6 +111,11 @@ public:
     /// queue. Source: docs/measurements/2026-11-29-h200-peer-memory.json, calls accepted behind a kernel that does not
     /// end.
     [[nodiscard]] std::size_t launches(Stream stream) const { return queues_[program::index(stream)].launches; }
+    /// Whether a copy of that direction runs now, and since when one has without a break.
+    [[nodiscard]] bool copies(Direction direction) const { return copies_[static_cast<std::size_t>(direction)] > 0; }
+    [[nodiscard]] Tick copies_since(Direction direction) const {
+        return copies_since_[static_cast<std::size_t>(direction)];
+    }
     [[nodiscard]] bool idle() const { return active_ == 0 && queued_ == 0; }
 
     /// Counts the moments passed and the transfers posted; stands still only while nothing happens.
@@ -203,6 +208,8 @@ private:
     Tick now_ = 0;
     std::uint64_t moments_ = 0;
     std::array<int, 2> copies_{};  ///< running, by direction
+    std::array<Tick, 2> copies_since_{};
+    std::array<Tick, 2> copies_until_{-1, -1};  ///< when the last one ended
     bool speeds_stale_ = false;
     Tick blocked_until_ = kNever;   ///< a transfer waits for a partner that posts nothing before this
     Tick blocked_change_ = kNever;  ///< when such a transfer could end at the earliest

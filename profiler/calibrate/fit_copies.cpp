@@ -101,6 +101,7 @@ void fit_copies(const Measurements& measurements, const Draft& draft) {
     fit_curve(measurements, draft, CopyDirection::device_to_host, "device_to_host", copy.device_to_host);
     fit_curve(measurements, draft, CopyDirection::host_to_device, "host_to_device", copy.host_to_device);
     fit_duplex(measurements, draft);
+    draft.from_base(Section::copy, "time_slice");
 }
 
 }  // namespace stowage::calibrate

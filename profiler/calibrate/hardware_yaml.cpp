@@ -155,6 +155,7 @@ void write_copy(Page& page, const types::CopyEngines& copy) {
     write_curve(page, "host_to_device", copy.host_to_device);
     page.line("duplex_device_to_host: " + number(copy.duplex_device_to_host));
     page.line("duplex_host_to_device: " + number(copy.duplex_host_to_device));
+    page.time("time_slice", copy.time_slice);
     page.group("slowdown", [&] { write_slowdown(page, copy); });
 }
 

@@ -166,6 +166,9 @@ void describe_copy(Fields& fields, types::CopyEngines& copy) {
                   copy.duplex_device_to_host, kShare);
     fields.number({"duplex_host_to_device", "share of its rate that is left while both directions run", true},
                   copy.duplex_host_to_device, kShare);
+    fields.microseconds(
+        {"time_slice_us", "how long copies to the host hold their engine before cudaMalloc gets a turn"},
+        copy.time_slice, kMicroseconds);
     fields.group({"slowdown", "kernels beside copies", true}, [&](Fields& inside) {
         describe_sources(inside);
         for (const auto& [kernel_class, name] : types::enum_names<types::KernelClass>())

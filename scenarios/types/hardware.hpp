@@ -110,6 +110,9 @@ struct CopyEngines {
     CopyCurve host_to_device;
     double duplex_device_to_host = 1;  ///< share of its own rate each direction keeps while both run
     double duplex_host_to_device = 1;
+    /// How long the engine that copies to the host stays with a stream while other work of it waits, cudaMalloc's for
+    /// one; 0: that waits for nothing.
+    Nanoseconds time_slice{0};
     Slowdown slowdown[kKernelClassCount];  ///< indexed by KernelClass
 };
 

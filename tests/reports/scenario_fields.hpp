@@ -121,8 +121,8 @@ inline auto fields_of(const Device& device) {
 }
 
 inline auto fields_of(const CopyEngines& copy) {
-    const auto& [to_host, to_device, duplex_to_host, duplex_to_device, slowdown] = copy;
-    return std::tie(to_host.points(), to_device.points(), duplex_to_host, duplex_to_device, slowdown);
+    const auto& [to_host, to_device, duplex_to_host, duplex_to_device, time_slice, slowdown] = copy;
+    return std::tie(to_host.points(), to_device.points(), duplex_to_host, duplex_to_device, time_slice, slowdown);
 }
 
 inline auto fields_of(const HostCosts& host) {

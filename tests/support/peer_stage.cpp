@@ -92,6 +92,8 @@ types::Hardware peer_hardware() {
     host.framework_forward = types::Nanoseconds{5'110'000 / 132} - host.kernel_launch;
     host.framework_backward = types::Nanoseconds{7'910'000 / 302} - host.kernel_launch;
     host.gemm_call = host.attention_call = {};  // of stowage's own layers
+    // When its allocations come between copies was not looked at: docs/measurements/2026-11-29-peer-prediction.md.
+    hardware.node.copy.time_slice = {};
     host.copy_launch = types::Nanoseconds{212'000};
     host.event_call = types::Nanoseconds{104'000 / 4};
     return hardware;

@@ -110,6 +110,7 @@ TEST_F(StandInsGpu, InGraphsOfAttentionGiveTheSameBitsWithOffloadingAndWithout) 
 // All kernels of the step on the main stream, start to start: the profile holds both sums.
 TEST_F(StandInsGpu, TakeAsLongAsTheirKernelsWereAskedTo) {
     ExecutionRequest request = request_for("dense-8x4096");
+    request.scenario.model.vocab_size = 32'000;  // Megatron's layers have one
     request.digest_every_step = false;
     request.profile = true;
     const recording::Measurement measured = run(standing_in(request));

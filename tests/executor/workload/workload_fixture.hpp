@@ -36,9 +36,12 @@ public:
     [[nodiscard]] void* get() const { return memory_.get(); }
     [[nodiscard]] std::int64_t bytes() const { return bytes_; }
 
+    /// There when it returns: cudaMemcpy of pageable memory may come back before its last bytes have arrived, and
+    /// streams that do not block are not held up by it.
     template <class Element>
     void write(const std::vector<Element>& from) const {
         check(cudaMemcpy(get(), from.data(), from.size() * sizeof(Element), cudaMemcpyHostToDevice), "writing");
+        check(cudaDeviceSynchronize(), "writing");
     }
     template <class Element>
     [[nodiscard]] std::vector<Element> read() const {

@@ -179,6 +179,33 @@ TEST(RankSimulator, ChargesPinnedMemoryOnceForEachBuffer) {
     EXPECT_EQ(prediction.ranks[0].pinned.reserved, 4_MiB);
 }
 
+/// Copies that are issued at once, then two tensors of new segments and a kernel of 500 us.
+program::StepProgram allocating_beside(std::vector<Operation> operations) {
+    operations.insert(operations.end(),
+                      {allocate(0, 20_MiB), allocate(1, 20_MiB), kernel(500us), free(0, 20_MiB), free(1, 20_MiB)});
+    return hand_program(std::move(operations), 2);
+}
+
+// Slices of 100 us: the first call comes back at 100 us, the second when the copies are done, at 150 or 120. Copies
+// from the host, gaps and steps that allocate nothing know no slices.
+TEST(RankSimulator, AllocatesBetweenTheSlicesOfCopiesToTheHost) {
+    types::Node node = quiet_node();
+    node.copy.time_slice = 100us;
+    const auto first_of = [&](std::vector<Operation> copies) {
+        const auto program = allocating_beside(std::move(copies));
+        const Prediction prediction = simulate({&program}, node, tests::without_interference());
+        EXPECT_EQ(prediction.step_time, 500us);
+        return prediction.record_time;
+    };
+    const auto out = [](Nanoseconds length) { return copy(Direction::device_to_host, length); };
+    EXPECT_EQ(first_of({out(150us)}), 650us);
+    EXPECT_EQ(first_of({out(60us), out(60us)}), 620us);
+    EXPECT_EQ(first_of({out(250us)}), 700us);
+    EXPECT_EQ(first_of({copy(Direction::host_to_device, 150us)}), 500us);
+    node.copy.time_slice = {};
+    EXPECT_EQ(first_of({out(150us)}), 500us);
+}
+
 TEST(RankSimulator, ReusesABlockOnlyWhenTheOtherStreamIsDoneWithIt) {
     // The block is freed while a copy of 100 us still reads it. At once its successor needs a second segment; after a
     // synchronisation it gets the first. Every step begins on an idle device.

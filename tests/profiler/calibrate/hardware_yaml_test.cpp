@@ -66,6 +66,7 @@ void expect_equal(const types::CopyEngines& one, const types::CopyEngines& other
     expect_equal(one.host_to_device, other.host_to_device);
     EXPECT_EQ(one.duplex_device_to_host, other.duplex_device_to_host);
     EXPECT_EQ(one.duplex_host_to_device, other.duplex_host_to_device);
+    EXPECT_EQ(one.time_slice, other.time_slice);
     for (int i = 0; i < types::kKernelClassCount; ++i) {
         EXPECT_EQ(one.slowdown[i].under_d2h, other.slowdown[i].under_d2h);
         EXPECT_EQ(one.slowdown[i].under_h2d, other.slowdown[i].under_h2d);

@@ -67,10 +67,11 @@ TEST(ShippedFiles, ScenariosFillTheirMachinesAndLeaveTheChoiceToThePlanner) {
 
 TEST(ShippedFiles, TheH200sCopyTimesAreThoseThatWereMeasured) {
     const types::Node node = read_hardware(kScenarios / "hardware/h200-8gpu.yaml");
-    EXPECT_EQ(node.copy.device_to_host.time(64_KiB), types::Nanoseconds{2'700});
-    EXPECT_EQ(node.copy.device_to_host.time(1024_MiB), types::Nanoseconds{19'411'000});
-    EXPECT_EQ(node.copy.host_to_device.time(1_MiB), types::Nanoseconds{21'400});
-    EXPECT_EQ(node.copy.host_to_device.time(64_MiB), types::Nanoseconds{1'214'000});
+    EXPECT_EQ(node.copy.device_to_host.time(64_KiB), types::Nanoseconds{2'900});
+    EXPECT_EQ(node.copy.device_to_host.time(1024_MiB), types::Nanoseconds{19'417'000});
+    EXPECT_EQ(node.copy.host_to_device.time(1_MiB), types::Nanoseconds{22'100});
+    EXPECT_EQ(node.copy.host_to_device.time(64_MiB), types::Nanoseconds{1'216'500});
+    EXPECT_EQ(node.copy.time_slice, types::Nanoseconds{1'050'000});
     EXPECT_EQ(node.host_memory, 2048_GiB);
     EXPECT_EQ(node.host.pinned_allocation_per_gib, types::Nanoseconds{600'000'000});
 }
