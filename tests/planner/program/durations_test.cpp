@@ -5,7 +5,6 @@
 namespace stowage::program {
 namespace {
 
-using layers::Collective;
 using layers::CollectiveKind;
 using layers::CommGroup;
 using layers::Kernel;
@@ -58,7 +57,7 @@ std::int64_t collective(const Spread& spread, CollectiveKind kind, CommGroup gro
         .count();
 }
 
-std::int64_t kernel(Kernel kernel, Phase phase) {
+std::int64_t kernel(const Kernel& kernel, Phase phase) {
     const types::Hardware machine = hardware();
     const types::ParallelLayout layout;
     return Durations(machine, layout).kernel(kernel, phase).count();

@@ -13,7 +13,6 @@
 namespace stowage::program {
 namespace {
 
-using layers::Part;
 using layers::StageLayers;
 using std::chrono::microseconds;
 using types::KernelClass;
