@@ -164,7 +164,10 @@ void ScriptBuilder::allocate(Slot slot) {
 }
 
 void ScriptBuilder::drop(Slot slot) {
-    if (index(slot) < script_.tensors.size() && rebuilt(slot) > 0 && --rebuilt(slot) > 0) return;
+    if (index(slot) < script_.tensors.size() && rebuilt(slot) > 0) {
+        --rebuilt(slot);
+        if (rebuilt(slot) > 0) return;
+    }
     step({.kind = StepKind::drop, .slot = slot});
 }
 
