@@ -29,11 +29,9 @@ namespace stowage::program {
 namespace {
 
 using layers::Access;
-using layers::Call;
 using layers::CallOperand;
 using layers::Kernel;
 using layers::Part;
-using layers::Phase;
 using layers::ScriptBuilder;
 using layers::ScriptKind;
 using layers::Slot;
