@@ -1,5 +1,7 @@
 #include "cli/validation_compare.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -229,6 +231,10 @@ reports::ComparedRun compare_measurement(const MeasuredItem& item, const Predict
     const recording::Measurement measurement = reports::read_measurement(item.document, item.file);
     const reports::PlannedChoice ran = reports::planned_choice(item.document, item.file);
     if (!ran.choice) throw types::InputError(item.file + ": error: choice: found null, expected what was offloaded");
+    const std::int64_t last = ran.scenario.parallel.pipeline_model_parallel_size - 1;
+    if (measurement.pipeline_rank > last)
+        reports::fail_document(item.file, fmt::format("pipeline_rank: found {}, expected a pipeline rank from 0 to {}",
+                                                      measurement.pipeline_rank, last));
     ComparedRun run{item.name,
                     slice_of(ran.scenario) + "/" + std::to_string(measurement.pipeline_rank),
                     measurement.pipeline_rank,

@@ -48,18 +48,6 @@ Json settings_json(const reader::RunSettings& settings) {
             {"routing_skew", or_null(settings.routing_skew)}};
 }
 
-/// The `schema` of a JSON file of ours; empty if it is none.
-std::string json_schema(const fs::path& path) {
-    for (const char* schema : {reports::kMeasurementSchema, reports::kPlanSchema, recording::kRecordingSchema}) {
-        try {
-            (void)reports::read_document(path, schema);
-            return schema;
-        } catch (const types::Error&) {
-        }
-    }
-    return {};
-}
-
 /// A scenario says so in its first key; model and hardware files lie beside scenarios.
 bool is_scenario_file(const fs::path& path) {
     const reader::LoadedSource loaded = reader::load_source(path);
@@ -83,6 +71,7 @@ public:
     [[nodiscard]] bool used_settings() const { return used_settings_; }
 
 private:
+    /// What is JSON of another kind is passed over; what is none is a damaged file, and nothing is compared without it.
     void read_folder(const fs::path& folder) {
         std::vector<fs::path> files;
         for (const fs::directory_entry& entry : fs::directory_iterator(folder))
@@ -97,16 +86,18 @@ private:
     }
 
     void read_if_known(const fs::path& file) {
-        const std::string schema = json_schema(file);
-        if (schema == reports::kMeasurementSchema || schema == recording::kRecordingSchema) read_json(file);
+        const std::string schema = reports::schema_of(file);
+        for (const char* known : {reports::kMeasurementSchema, reports::kPlanSchema, recording::kRecordingSchema})
+            if (schema == known) return read_json(file);
     }
 
     void read_json(const fs::path& file) {
-        if (json_schema(file) == recording::kRecordingSchema) {
+        const std::string schema = reports::schema_of(file);
+        if (schema == recording::kRecordingSchema) {
             inputs_.recordings.push_back(file.string());
             return;
         }
-        if (json_schema(file) == reports::kPlanSchema) {
+        if (schema == reports::kPlanSchema) {
             used_settings_ = true;
             inputs_.items.push_back({file.stem().string(), planned_policy(file.string(), "validate"), settings_});
             return;

@@ -104,7 +104,20 @@ std::optional<types::FreeOffload> free_of(const Json& choice, std::int64_t layer
 std::optional<std::int64_t> optional_count(const Json& choice, const char* key, const std::string& file) {
     const auto found = choice.find(key);
     if (found == choice.end() || found->is_null()) return std::nullopt;
-    return whole_of(choice, key, file);
+    return whole_of(*found, std::string("choice.") + key, 0, kLargestOfChoice, file);
+}
+
+double fraction_of(const Json& choice, const std::string& file) {
+    const Json& value = choice.at("activation_offload_fraction");
+    if (!value.is_number() || !(value.get<double>() >= 0 && value.get<double>() <= 1))
+        fail_document(file,
+                      "choice.activation_offload_fraction: found " + value.dump() + ", expected a number from 0 to 1");
+    return value.get<double>();
+}
+
+std::string named_schema(const Json& document) {
+    const bool named = document.is_object() && document.contains("schema") && document["schema"].is_string();
+    return named ? document["schema"].get<std::string>() : "";
 }
 
 }  // namespace
@@ -130,12 +143,19 @@ Json read_document(const std::filesystem::path& path, std::string_view schema) {
         throw types::InputError(fmt::format("{}: error: not JSON: {}\nhint: expected {}, which '{}' writes",
                                             path.string(), error.what(), schema, writer_of(schema)));
     }
-    const bool named = document.is_object() && document.contains("schema") && document["schema"].is_string();
-    const std::string found = named ? document["schema"].get<std::string>() : "none";
+    const std::string found = named_schema(document);
     if (found != schema)
         throw types::InputError(fmt::format("{}: error: schema: found {}, expected {}\nhint: '{}' writes such files",
-                                            path.string(), found, schema, writer_of(schema)));
+                                            path.string(), found.empty() ? "none" : found, schema, writer_of(schema)));
     return document;
+}
+
+std::string schema_of(const std::filesystem::path& path) {
+    try {
+        return named_schema(parsed(path));
+    } catch (const Json::exception& error) {
+        throw types::InputError(fmt::format("{}: error: not JSON: {}", path.string(), error.what()));
+    }
 }
 
 PlannedChoice planned_choice(const Json& plan, const std::string& file) {
@@ -147,7 +167,7 @@ PlannedChoice planned_choice(const Json& plan, const std::string& file) {
         if (choice.is_null()) return planned;
         planned.choice = types::OffloadChoice{
             .modules = modules_of(choice.at("offload_modules"), file),
-            .fraction = choice.at("activation_offload_fraction").get<double>(),
+            .fraction = fraction_of(choice, file),
             .min_offloaded_tensor_size = whole_of(choice, "min_offloaded_tensor_size", file),
             .delta_bytes_across_pp_ranks = whole_of(choice, "delta_offload_bytes_across_pp_ranks", file),
             .max_inflight_offloads = optional_count(choice, "fine_grained_offloading_max_inflight_offloads", file),

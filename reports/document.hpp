@@ -16,6 +16,10 @@ bool looks_like_json(const std::filesystem::path& path);
 /// than what a verb writes, or its `schema` is not the one wanted (the message says which verb writes that).
 Json read_document(const std::filesystem::path& path, std::string_view schema);
 
+/// The `schema` that a JSON file names; empty if it names none. Throws: types::InputError if the file cannot be read or
+/// is not JSON.
+std::string schema_of(const std::filesystem::path& path);
+
 /// What a plan says about itself: the scenario it carries and the choice it made, ready to be simulated again.
 struct PlannedChoice {
     types::Scenario scenario;

@@ -129,6 +129,56 @@ TEST_F(ValidateRun, ComparesMeasurementFilesAndFoldersOfThem) {
     EXPECT_EQ(answer.at("not_measured").size(), 6U);
 }
 
+// Cut off or garbled: nothing is compared without it. What is JSON of another kind is nobody's.
+TEST_F(ValidateRun, PassesOverOtherFilesOfAFolderButNotDamagedOnes) {
+    ASSERT_EQ(stowage("execute --quiet " + kOwn + " --out " + path("m.json")).code, 0);
+    std::filesystem::remove(folder_ / "list.yaml");
+    const std::string whole = file_text(folder_ / "m.json");
+    write_text(folder_ / "table.json", "{\"schema\": \"other/1\"}");
+    write_text(folder_ / "list.json", "[]");
+    EXPECT_EQ(stowage("validate --quiet " + folder_.path().string()).code, 0);
+    for (const std::string& damaged : {whole.substr(0, whole.size() / 2), std::string(), std::string("\xff{")}) {
+        write_text(folder_ / "m.json", damaged);
+        const CommandResult result = stowage("validate " + folder_.path().string());
+        EXPECT_EQ(result.code, 3);
+        EXPECT_NE(result.error.find(path("m.json") + ": error: not JSON"), std::string::npos) << result.error;
+    }
+}
+
+TEST_F(ValidateRun, ReadsThePlansOfAFolder) {
+    std::filesystem::remove(folder_ / "list.yaml");
+    ASSERT_EQ(stowage("plan --quiet " + kOwn + " --out " + path("p.json")).code, 0);
+    const CommandResult result = stowage("validate --json " + folder_.path().string());
+    ASSERT_EQ(result.code, 0) << result.error;
+    EXPECT_EQ(rows_of(json::parse(result.out), "step_time_us")[0].at("name"), "p");
+}
+
+// Each was an error of ours, without the file's name.
+TEST_F(ValidateRun, RefusesNumbersOfAMeasurementThatItsScenarioDoesNotHave) {
+    ASSERT_EQ(stowage("execute --quiet " + kOwn + " --out " + path("m.json")).code, 0);
+    const json whole = json::parse(file_text(folder_ / "m.json"));
+    const auto refusal = [&](const json::json_pointer& key, const json& value) {
+        json edited = whole;
+        edited[key] = value;
+        write_text(folder_ / "e.json", edited.dump());
+        const CommandResult result = stowage("validate " + path("e.json"));
+        EXPECT_EQ(result.code, 3) << key;
+        return result.error;
+    };
+    const std::string begin = path("e.json") + ": error: not as stowage writes it: ";
+    using Pointer = json::json_pointer;
+    const auto last = whole.at("scenario").at("parallel").at("pipeline_model_parallel_size").get<int>() - 1;
+    EXPECT_EQ(refusal(Pointer("/pipeline_rank"), last + 1), begin + "pipeline_rank: found " + std::to_string(last + 1) +
+                                                                ", expected a pipeline rank from 0 to " +
+                                                                std::to_string(last) + "\n");
+    EXPECT_EQ(refusal(Pointer("/choice/activation_offload_fraction"), 1.5),
+              begin + "choice.activation_offload_fraction: found 1.5, expected a number from 0 to 1\n");
+    EXPECT_EQ(refusal(Pointer("/choice/fine_grained_offloading_max_inflight_offloads"), -1),
+              begin +
+                  "choice.fine_grained_offloading_max_inflight_offloads: found -1, expected a whole number from 0 to "
+                  "1000000000000000\n");
+}
+
 TEST_F(ValidateRun, RecordsNothingUnlessItIsWanted) {
     const CommandResult result = stowage(run_list("--json --no-recording"));
     ASSERT_EQ(result.code, 0) << result.error;
