@@ -86,13 +86,18 @@ private:
                     for (const std::size_t i : running) advance(i);
                 else if (!running.empty())
                     workers_.run(running.size(), [&](std::size_t i) { advance(running[i]); });
-                for (std::size_t i = 0; i < ranks_.size() && !out_of_memory_; ++i)
-                    if (states_[i] == RankState::out_of_memory) out_of_memory_ = i;
-                if (out_of_memory_) return;
+                if (ran_out_of_memory()) return;
             }
             const bool moved = std::any_of(moved_.begin(), moved_.end(), [](char rank) { return rank != 0; });
             STOWAGE_CHECK(moved, "the pipeline deadlocks: every rank waits for a neighbour");
         }
+    }
+
+    /// Notes the first rank that did.
+    bool ran_out_of_memory() {
+        const auto rank = std::find(states_.begin(), states_.end(), RankState::out_of_memory);
+        if (rank != states_.end()) out_of_memory_ = static_cast<std::size_t>(rank - states_.begin());
+        return out_of_memory_.has_value();
     }
 
     /// Even ranks, odd ranks, and the last of an odd number, which has the first for its neighbour.

@@ -200,8 +200,8 @@ TEST(UnsharedRank, GivesWhatTheGeneralWayGivesOnAPipeline) {
 }
 
 TEST(UnsharedRank, LeavesWhatSharesTheDeviceToTheGeneralWay) {
-    const auto handled = [](Operation operation, const SimulationOptions& options = {}) {
-        return UnsharedRank::handles(hand_program({std::move(operation)}, 1), quiet_node(), options);
+    const auto handled = [](const Operation& operation, const SimulationOptions& options = {}) {
+        return UnsharedRank::handles(hand_program({operation}, 1), quiet_node(), options);
     };
     const Operation kernel{.kind = OperationKind::compute, .duration = 1us};
     EXPECT_TRUE(handled(kernel));
