@@ -126,7 +126,7 @@ void BodyWriter::kernel(const layers::Step& step) {
     const layers::Kernel& kernel = script_.kernels[step.detail];
     emit({.kind = OperationKind::compute,
           .kernel_class = kernel.kind,
-          .launches = static_cast<std::uint16_t>(kernel.launches),
+          .launches = static_cast<std::uint16_t>(std::min<std::int64_t>(kernel.launches, UINT16_MAX)),
           .slot = work_of(kernel.call),
           .detail = builder_.label(kernel.name),
           .duration = builder_.durations().kernel(kernel, step.phase)});
